@@ -1,0 +1,18 @@
+"""Library behind the notebooks: a module imports only from those above it.
+
+=================  ==========================================================================
+`paths`            absolute paths of notebooks, parameters, outputs, sample and data cache
+`provenance`       signatures, versions, seeds, the machine
+`results`          atomic files, finished runs, published numbers and verdicts, intervals
+`runs`             parameter files -> checked parameters -> papermill
+`data`             public files by name, commit and hash; procedures as frozen dataclasses
+`sample`           our own small procedures, in exactly the public formats
+`text`             state change <-> sentence, prompts, generated text -> sentences
+`metrics`          original F1, cluster-based F1, BCubed
+`audit`            what the data sets hold: counts, distributions, round trips
+`tables`           rows of the papers' tables, with ours beside them
+`plots`            one function a figure
+=================  ==========================================================================
+"""
+
+__version__ = "0.1.0"

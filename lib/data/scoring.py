@@ -1,0 +1,99 @@
+"""Files to be scored: one record a step, in the format of OpenPI, of OpenPI-C or of its clustered test file.
+
+`align` joins predictions to references by id, never by position.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib.data.lines import read_jsonl, require
+from lib.data.procedures import Procedure, _change, _openpi_c_id, parse_id, step_id
+from lib.text import to_sentence
+
+
+@dataclass(frozen=True)
+class ScoredFile:
+    """Sentences by step id, in the file's order; `clusters` is None unless every record has labels."""
+
+    sentences: dict[str, list[str]]
+    clusters: dict[str, list[int]] | None = None
+
+
+def read_scored(path: Path) -> ScoredFile:
+    """Return a file of predictions or references.
+
+    Parameters
+    ----------
+    path : Path
+        JSON lines. `{"id": "url||n", "answers": [sentence, ...]}`, optionally with `answer_clusters`, or
+        `{"id": [url, n], "answers": [[entity, attribute, before, after], ...]}`; `query` may stand beside them.
+
+    Raises
+    ------
+    ValueError
+        Names file and line: a malformed record, an id that stands twice, labels that do not fit.
+    """
+    path = Path(path)
+    sentences: dict[str, list[str]] = {}
+    clusters: dict[str, list[int]] = {}
+    lines: dict[str, int] = {}
+    for line, row in read_jsonl(path):
+        identifier = _identifier(path, line, row)
+        if identifier in lines:
+            raise ValueError(
+                f"{path}, line {line}: id {identifier!r} stands there a second time, first in line {lines[identifier]}"
+            )
+        lines[identifier] = line
+        answers = require(path, line, row, "answers", list)
+        sentences[identifier] = [_sentence(path, line, index, answer) for index, answer in enumerate(answers)]
+        if "answer_clusters" in row:
+            labels = require(path, line, row, "answer_clusters", list)
+            if len(labels) != len(answers) or not all(isinstance(label, int) for label in labels):
+                raise ValueError(
+                    f"{path}, line {line}: answer_clusters is {labels!r:.80}, expected {len(answers)} integers"
+                )
+            clusters[identifier] = labels
+    return ScoredFile(sentences, clusters if clusters and clusters.keys() == sentences.keys() else None)
+
+
+def from_procedures(procedures: Sequence[Procedure]) -> ScoredFile:
+    """Return the gold sentences of procedures by step id."""
+    return ScoredFile({step_id(p.id, step.number): step.sentences for p in procedures for step in p.steps})
+
+
+def align(predictions: ScoredFile, references: ScoredFile) -> list[str]:
+    """Return the ids of the references, in their order, after checking that the predictions have exactly these.
+
+    Raises
+    ------
+    ValueError
+        If ids are missing from the predictions or extra in them, with counts and the first of each.
+    """
+    missing = [name for name in references.sentences if name not in predictions.sentences]
+    extra = [name for name in predictions.sentences if name not in references.sentences]
+    problems = [
+        f"{len(names)} of the {kind} (first {names[0]!r})"
+        for kind, names in (
+            ("references' steps are not predicted", missing),
+            ("predicted steps are in no reference", extra),
+        )
+        if names
+    ]
+    if problems:
+        raise ValueError("ids do not agree: " + "; ".join(problems) + ". Score the split that was predicted, whole")
+    return list(references.sentences)
+
+
+def _identifier(path: Path, line: int, row: dict) -> str:
+    """Return the step's id in either form."""
+    if isinstance(row.get("id"), str):
+        return step_id(*parse_id(path, line, row["id"]))
+    return step_id(*_openpi_c_id(path, line, require(path, line, row, "id", list)))
+
+
+def _sentence(path: Path, line: int, index: int, answer: object) -> str:
+    """Return an answer as a sentence."""
+    if isinstance(answer, str):
+        return answer
+    return to_sentence(_change(path, line, index, answer, None))

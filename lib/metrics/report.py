@@ -1,0 +1,90 @@
+"""All six F1s of one set of predictions: `six_f1s`, and the table that shows them."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from lib.data.scoring import ScoredFile, align
+from lib.metrics.clusters import EmbeddingClusterer
+from lib.metrics.f1 import Scores, cluster_f1, openpi_f1
+from lib.metrics.match import MATCHES
+from lib.provenance import extend
+from lib.results import bootstrap_interval
+
+
+def six_f1s(
+    predictions: ScoredFile,
+    references: ScoredFile,
+    data: str,
+    clusterer: EmbeddingClusterer | None = None,
+    deduplicate: bool = True,
+) -> dict[str, Scores]:
+    """Return the original and the cluster-based F1 under all three matches, as in the paper's Tables 2 and 3.
+
+    Parameters
+    ----------
+    predictions, references : ScoredFile
+        Joined by id; cluster labels in them are used, else `clusterer` makes them.
+    data : str
+        What was scored, for the signatures: `openpi-c/test`.
+    clusterer : EmbeddingClusterer, optional
+        Default: MiniLM at 0.75.
+    deduplicate : bool
+        Of the original F1, see `openpi_f1`.
+
+    Returns
+    -------
+    dict from str to Scores
+        `original_exact`, ..., `cluster_rouge_l`.
+    """
+    ids = align(predictions, references)
+    predicted = [predictions.sentences[name] for name in ids]
+    gold = [references.sentences[name] for name in ids]
+    labels = {
+        side: None if file.clusters is None else [file.clusters[name] for name in ids]
+        for side, file in (("prediction_clusters", predictions), ("reference_clusters", references))
+    }
+    scores = {f"original_{match}": openpi_f1(predicted, gold, match, deduplicate, ids) for match in MATCHES}
+    scores |= {
+        f"cluster_{match}": cluster_f1(predicted, gold, match, clusterer=clusterer, ids=ids, **labels)
+        for match in MATCHES
+    }
+    return {name: replace(score, signature=extend(score.signature, data=data)) for name, score in scores.items()}
+
+
+def table(scores: dict[str, Scores], seed: int = 0) -> pd.DataFrame:
+    """Return precision, recall and F1 in percent, the 95% interval of F1 over procedures, and the signature."""
+    rows = {
+        name: {
+            "P": 100 * score.precision,
+            "R": 100 * score.recall,
+            "F1": 100 * score.f1,
+            "F1 95% interval": interval(score, seed),
+            "signature": score.signature,
+        }
+        for name, score in scores.items()
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("metric")
+
+
+def interval(score: Scores, seed: int = 0) -> str:
+    """Return the interval of F1 in percent, `12.1 to 13.4`; empty where there are fewer than two procedures."""
+    procedures = [name.rsplit("||", 1)[0] for name in score.ids]
+    if len(set(procedures)) < 2:
+        return ""
+    low, high = bootstrap_interval(score.per_step[:, 2], procedures, seed)
+    return f"{100 * low:.1f} to {100 * high:.1f}"
+
+
+def as_record(scores: dict[str, Scores]) -> dict[str, dict]:
+    """Return what `metrics.json` holds of each score: the means in [0, 1], per-step rows and the signature."""
+    return {
+        name: {
+            "precision": score.precision,
+            "recall": score.recall,
+            "f1": score.f1,
+            "signature": score.signature,
+            "per_step": {key: row for key, row in zip(score.ids, score.per_step.round(6).tolist(), strict=True)},
+        }
+        for name, score in scores.items()
+    }

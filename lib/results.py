@@ -1,0 +1,267 @@
+"""Runs that are finished or are not: atomic files, a manifest written last, published numbers and verdicts.
+
+A run writes into its folder through `Run`; its last act is the manifest. A folder without a manifest for the
+parameters at hand is not finished, whatever else lies in it.
+"""
+
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from lib import provenance
+from lib.paths import PARAMS, run_dir, shown
+
+NOT_RUN = "not run"
+
+
+class Run:
+    """One run of one notebook: where it writes, and the manifest that declares it finished.
+
+    Parameters
+    ----------
+    notebook : str
+        The notebook's name without its suffix, `01_data_audit`.
+    parameters : mapping
+        Every declared parameter with the value in force; `profile` and `run` name the folder.
+
+    Notes
+    -----
+    Starting a run removes the manifest of the one before, so that a run which stops halfway never looks finished.
+    """
+
+    def __init__(self, notebook: str, parameters: Mapping[str, object]):
+        self.notebook = notebook
+        self.parameters = dict(parameters)
+        self.folder = run_dir(str(parameters["profile"]), notebook, str(parameters["run"]))
+        self.started = time.monotonic()
+        self.files: dict[str, str] = {}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for old in self.folder.glob("manifest-*.json"):
+            old.unlink()
+
+    def save(self, name: str, text: str) -> Path:
+        """Write a text file of this run atomically and note it for the manifest."""
+        with self.write(name) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+        return self.folder / name
+
+    @contextmanager
+    def write(self, name: str):
+        """Yield a temporary path beside `name`; it is renamed when the block ends without an error."""
+        path = self.folder / name
+        with atomic(path) as temporary:
+            yield temporary
+        self.files[name] = provenance.sha256(path)
+
+    def save_figure(self, name: str, figure) -> Path:
+        """Write a Matplotlib figure as `name`.png and `name`.pdf without dates inside, so that reruns are equal."""
+        for suffix, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
+            with self.write(f"{name}.{suffix}") as temporary:
+                figure.savefig(temporary, format=suffix, dpi=150, bbox_inches="tight", metadata=metadata)
+        return self.folder / f"{name}.png"
+
+    def save_metrics(self, scores: Mapping[str, object], **more: object) -> Path:
+        """Write `metrics.json`: the scores, what was said beside them, and where they come from."""
+        content = {
+            "notebook": self.notebook,
+            "parameters": self.parameters,
+            "scores": scores,
+            **more,
+            "code": provenance.code_version(),
+            "versions": provenance.versions(),
+            "machine": provenance.machine(),
+            "wall_time_seconds": round(time.monotonic() - self.started, 1),
+        }
+        return self.save("metrics.json", to_json(content))
+
+    def finish(self) -> Path:
+        """Write the manifest: the run's parameters and the SHA-256 of every file that it wrote."""
+        path = self.folder / manifest_name(self.parameters)
+        content = {"notebook": self.notebook, "parameters": self.parameters, "files": self.files}
+        with atomic(path) as temporary:
+            temporary.write_text(to_json(content), encoding="utf-8")
+        return path
+
+
+@contextmanager
+def atomic(path: Path):
+    """Yield a temporary path beside `path` and rename it at the end; on an error nothing is replaced.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be written, naming it and what to do.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"cannot write {shown(path)}: {error.strerror or error}. Free space or make the folder writable",
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def manifest_name(parameters: Mapping[str, object]) -> str:
+    """Return the manifest's file name: it holds a digest of the parameters, so other parameters miss the file."""
+    canonical = json.dumps(dict(parameters), sort_keys=True, ensure_ascii=True)
+    return f"manifest-{hashlib.sha256(canonical.encode()).hexdigest()[:10]}.json"
+
+
+def load(profile: str, notebook: str, run: str) -> dict | None:
+    """Return the metrics of a finished run, or None where that run has not been finished.
+
+    Raises
+    ------
+    ValueError
+        If the run is finished but its `metrics.json` is missing, damaged or no longer the file that it wrote.
+    """
+    folder = run_dir(profile, notebook, run)
+    manifests = sorted(folder.glob("manifest-*.json"))
+    if not manifests:
+        return None
+    remedy = f"run it again: make reproduce PROFILE={profile} after removing {shown(folder)}"
+    path = folder / "metrics.json"
+    manifest = _read_json(manifests[-1], remedy)
+    if not path.exists():
+        raise ValueError(f"{shown(path)} is missing although the run is marked as finished; {remedy}")
+    expected = manifest.get("files", {}).get("metrics.json")
+    if expected != (actual := provenance.sha256(path)):
+        raise ValueError(
+            f"{shown(path)} is not the file that its run wrote (SHA-256 {actual[:12]}..., manifest says "
+            f"{str(expected)[:12]}...); {remedy}"
+        )
+    return _read_json(path, remedy)
+
+
+def finished_runs(profile: str, notebook: str) -> list[str]:
+    """Return the names of the finished runs of a notebook, sorted."""
+    base = run_dir(profile, notebook, "any").parent
+    return sorted({manifest.parent.name for manifest in base.glob("*/manifest-*.json")})
+
+
+@dataclass(frozen=True)
+class Published:
+    """A number as printed, with where it stands and how far ours may be from it."""
+
+    value: float
+    tolerance: float
+    reason: str
+
+
+def paper_numbers(path: Path | None = None) -> dict:
+    """Return the published numbers, as `params/paper_numbers.yaml` holds them."""
+    return yaml.safe_load((path or PARAMS / "paper_numbers.yaml").read_text(encoding="utf-8"))
+
+
+def published(table: str, row: str, column: str) -> Published | None:
+    """Return the published number of a cell, or None where the paper prints none (`-`).
+
+    Raises
+    ------
+    KeyError
+        If `params/paper_numbers.yaml` knows no such table, row or column.
+    """
+    content = paper_numbers()
+    try:
+        entry = content[table]
+        value = entry["rows"][row][column]
+    except KeyError as error:
+        raise KeyError(f"params/paper_numbers.yaml has no {table} / {row} / {column}: {error} is missing") from None
+    return None if value is None else Published(float(value), float(entry["tolerance"]), entry["tolerance_reason"])
+
+
+def verdict(ours: float | None, paper: Published | None, comparable: bool = True) -> str:
+    """Return `match`, `differs`, `not run`, `no paper value` or `other model`.
+
+    Parameters
+    ----------
+    ours, paper
+        In the paper's unit.
+    comparable : bool
+        False where our model or data is not the paper's: then nothing is claimed against it.
+    """
+    if ours is None or math.isnan(ours):
+        return NOT_RUN
+    if not comparable:
+        return "other model"
+    if paper is None:
+        return "no paper value"
+    # Half a unit of the last printed digit is inside the tolerance; 1e-9 absorbs binary fractions.
+    return "match" if abs(ours - paper.value) <= paper.tolerance + 1e-9 else "differs"
+
+
+def bootstrap_interval(
+    values: Sequence[float], groups: Sequence[str], seed: int = 0, resamples: int = 2000
+) -> tuple[float, float]:
+    """Return the 95% percentile interval of a mean over steps, resampling whole groups (procedures).
+
+    Parameters
+    ----------
+    values : sequence of float, (steps,)
+        One score a step.
+    groups : sequence of str, (steps,)
+        The procedure of each step: steps of one procedure are not independent.
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ or there are fewer than two groups.
+    """
+    from scipy.stats import bootstrap
+
+    values = np.asarray(values, dtype=float)
+    if len(values) != len(groups):
+        raise ValueError(f"{len(values)} values for {len(groups)} groups")
+    names, index = np.unique(np.asarray(groups), return_inverse=True)
+    if len(names) < 2:
+        raise ValueError(f"an interval over procedures needs at least two of them, got {len(names)}")
+    sums, counts = np.bincount(index, weights=values), np.bincount(index)
+    result = bootstrap(
+        (sums, counts), lambda s, n, axis: s.sum(axis=axis) / n.sum(axis=axis), paired=True, vectorized=True,
+        n_resamples=resamples, method="percentile", rng=np.random.default_rng(seed),
+    )  # fmt: skip
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)
+
+
+def to_json(content: object) -> str:
+    """Return JSON with NumPy scalars and arrays as plain numbers and lists, floats in full; NaN becomes null."""
+    return json.dumps(_plain(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _plain(value: object) -> object:
+    """Return `value` built from plain Python containers and numbers only."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _read_json(path: Path, remedy: str) -> dict:
+    """Read a JSON object, or say which file is damaged and what to do."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{shown(path)} cannot be read ({error}); {remedy}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{shown(path)} holds a {type(content).__name__}, expected an object; {remedy}")
+    return content
