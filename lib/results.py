@@ -10,7 +10,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,12 +52,17 @@ class Run:
         """Write a text file of this run atomically and note it for the manifest."""
         with self.write(name) as temporary:
             temporary.write_text(text, encoding="utf-8")
-        return self.folder / name
+        return self.path(name)
+
+    def path(self, name: str) -> Path:
+        """Return where a file goes: `tables/` and `figures/` into the profile's folders, the rest into the run's."""
+        shared = name.startswith(("tables/", "figures/"))
+        return (self.folder.parent.parent if shared else self.folder) / name
 
     @contextmanager
     def write(self, name: str):
         """Yield a temporary path beside `name`; it is renamed when the block ends without an error."""
-        path = self.folder / name
+        path = self.path(name)
         with atomic(path) as temporary:
             yield temporary
         self.files[name] = provenance.sha256(path)
@@ -67,7 +72,7 @@ class Run:
         for suffix, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
             with self.write(f"{name}.{suffix}") as temporary:
                 figure.savefig(temporary, format=suffix, dpi=150, bbox_inches="tight", metadata=metadata)
-        return self.folder / f"{name}.png"
+        return self.path(f"{name}.png")
 
     def save_metrics(self, scores: Mapping[str, object], **more: object) -> Path:
         """Write `metrics.json`: the scores, what was said beside them, and where they come from."""
@@ -113,7 +118,8 @@ def atomic(path: Path):
             f"cannot write {shown(path)}: {error.strerror or error}. Free space or make the folder writable",
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # the error above says more
+            temporary.unlink(missing_ok=True)
 
 
 def manifest_name(parameters: Mapping[str, object]) -> str:
@@ -158,6 +164,7 @@ def finished_runs(profile: str, notebook: str) -> list[str]:
 class Published:
     """A number as printed, with where it stands and how far ours may be from it."""
 
+    printed: str
     value: float
     tolerance: float
     reason: str
@@ -179,29 +186,43 @@ def published(table: str, row: str, column: str) -> Published | None:
     content = paper_numbers()
     try:
         entry = content[table]
-        value = entry["rows"][row][column]
+        printed = entry["rows"][row][column]
     except KeyError as error:
         raise KeyError(f"params/paper_numbers.yaml has no {table} / {row} / {column}: {error} is missing") from None
-    return None if value is None else Published(float(value), float(entry["tolerance"]), entry["tolerance_reason"])
+    special = entry.get("tolerances", {})
+    for name in (row, column):
+        if name in special:
+            return _published(printed, special[name], entry["tolerances_reason"])
+    return _published(printed, entry["tolerance"], entry["tolerance_reason"])
 
 
-def verdict(ours: float | None, paper: Published | None, comparable: bool = True) -> str:
-    """Return `match`, `differs`, `not run`, `no paper value` or `other model`.
+def _published(printed: str, tolerance: float, reason: str) -> Published | None:
+    """Parse a number as printed: `-` is none, `23.9k` is 23900."""
+    if printed == "-":
+        return None
+    value = float(printed.removesuffix("k")) * (1000 if printed.endswith("k") else 1)
+    return Published(printed, value, float(tolerance), reason)
+
+
+def verdict(ours: float | None, paper: Published | None, otherwise: str = "") -> str:
+    """Return `match`, `differs`, `not run`, `no paper value`, or `otherwise`.
 
     Parameters
     ----------
-    ours, paper
-        In the paper's unit.
-    comparable : bool
-        False where our model or data is not the paper's: then nothing is claimed against it.
+    ours : float or None
+        In the paper's unit; None where it was not run.
+    paper : Published or None
+        None where the paper prints no number.
+    otherwise : str
+        Why ours says nothing about the paper's (`other data`, `other model`): then nothing is claimed against it.
     """
     if ours is None or math.isnan(ours):
         return NOT_RUN
-    if not comparable:
-        return "other model"
+    if otherwise:
+        return otherwise
     if paper is None:
         return "no paper value"
-    # Half a unit of the last printed digit is inside the tolerance; 1e-9 absorbs binary fractions.
+    # 1e-9 absorbs the binary fraction of a difference that is exactly the tolerance.
     return "match" if abs(ours - paper.value) <= paper.tolerance + 1e-9 else "differs"
 
 
@@ -238,9 +259,20 @@ def bootstrap_interval(
     return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
-def to_json(content: object) -> str:
-    """Return JSON with NumPy scalars and arrays as plain numbers and lists, floats in full; NaN becomes null."""
-    return json.dumps(_plain(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+def to_json(content: Mapping) -> str:
+    """Return JSON: NumPy values as plain numbers and lists, floats in full, NaN as null; a line a key, two levels."""
+    return _lines(_plain(content), depth=2) + "\n"
+
+
+def _lines(value: object, depth: int, indent: str = "") -> str:
+    """Render a value with one line a key down to `depth`, so that thousands of scores stay on few lines."""
+    if not isinstance(value, dict) or not value or depth == 0:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    inner = indent + " "
+    items = (
+        f"{inner}{json.dumps(key, ensure_ascii=False)}: {_lines(item, depth - 1, inner)}" for key, item in value.items()
+    )
+    return "{\n" + ",\n".join(items) + f"\n{indent}}}"
 
 
 def _plain(value: object) -> object:

@@ -49,8 +49,8 @@ def to_sentence(change: StateChange) -> str:
 
     Examples
     --------
-    >>> to_sentence(StateChange("potato", "shape", "whole", "cut in half"))
-    'shape of potato was whole before and cut in half afterwards'
+    >>> to_sentence(StateChange("parsnip", "shape", "whole", "spiralled into ribbons"))
+    'shape of parsnip was whole before and spiralled into ribbons afterwards'
     """
     return f"{change.attribute} of {change.entity} was {change.before} before and {change.after} afterwards"
 

@@ -73,14 +73,14 @@ class EmbeddingClusterer:
     threshold : float
         0.7 in the paper, with stsb-distilroberta-base-v2; MiniLM agrees best with the released clusters at 0.75.
     revision : str
-        Commit of a hub model; required there.
+        Commit (or branch) of a hub model; required there.
     device : str, optional
         Default: what sentence-transformers finds.
 
     Attributes
     ----------
     name : str
-        For signatures, `minilm@0.75`.
+        For signatures, `minilm@0.75`; with the commit that was loaded where the model came from a hub.
     near_threshold : list of (str, str, float)
         Pairs met so far whose similarity lies within 1e-4 of the threshold: their labels may differ elsewhere.
     """
@@ -91,10 +91,16 @@ class EmbeddingClusterer:
     ):  # fmt: skip
         self.embedder, self.threshold, self.revision = embedder, threshold, revision
         self.device, self.batch_size = device, batch_size
-        self.name = f"{embedder.removeprefix('wheel:').rstrip('/').split('/')[-1]}@{threshold:g}"
         self.near_threshold: list[tuple[str, str, float]] = []
         self._model = None
         self._vectors: dict[str, np.ndarray] = {}
+
+    @property
+    def name(self) -> str:
+        """Return embedder, commit of a hub model, and threshold."""
+        short = self.embedder.removeprefix("wheel:").rstrip("/").split("/")[-1]
+        commit = _commit(self._model) if self._model is not None and self.revision else ""
+        return f"{short}{commit and '#' + commit[:10]}@{self.threshold:g}"
 
     def __call__(self, sentences: Sequence[str]) -> list[int]:
         """Return one label a sentence, in the given order."""
@@ -153,6 +159,11 @@ def load_embedder(name: str, revision: str = "", device: str | None = None):
 
     logging.disable_progress_bar()  # a bar over 0.1 s of reading would stand in every log and notebook
     return SentenceTransformer(name, device=device, revision=revision or None).float().eval()
+
+
+def _commit(model) -> str:
+    """Return the hub commit that a sentence-transformers model was loaded from, or an empty string."""
+    return getattr(getattr(model[0], "auto_model", model[0]).config, "_commit_hash", None) or ""
 
 
 def assign(matches: np.ndarray) -> list[tuple[int, int, float]]:

@@ -113,10 +113,8 @@ def cluster_f1(
         If lengths differ, naming the step.
     """
     ids = _checked(predictions, references, ids)
-    clusterer_name = "given"
     if prediction_clusters is None or reference_clusters is None:
         clusterer = clusterer or default_clusterer()
-        clusterer_name = getattr(clusterer, "name", getattr(clusterer, "__name__", "custom"))
         prepare = getattr(clusterer, "prepare", None)
         if prepare is not None:
             given = (prediction_clusters is None, predictions), (reference_clusters is None, references)
@@ -126,6 +124,8 @@ def cluster_f1(
         _labelled(references, reference_clusters, clusterer, ids, "reference"),
     ]
     rows = [_step_cluster_f1(p, g, match) for p, g in zip(*sides, strict=True)]
+    # Read after the work: a hub model's commit is known once it is loaded.
+    clusterer_name = getattr(clusterer, "name", getattr(clusterer, "__name__", "custom"))
     name = signature(
         "cluster_f1",
         match=match,

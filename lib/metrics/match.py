@@ -64,8 +64,8 @@ def normalize(sentence: str) -> str:
 
     Examples
     --------
-    >>> normalize("Shape of potato was whole before and cut in half afterwards.")
-    'shape potato whole cut in half'
+    >>> normalize("Shape of parsnip was whole before and spiralled into ribbons afterwards.")
+    'shape parsnip whole spiral into ribbon'
     """
     words = sentence.lower().translate(_PUNCTUATION).split()
     return " ".join(_stem(word) for word in words if word not in TEMPLATE_WORDS)

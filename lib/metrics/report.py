@@ -77,14 +77,14 @@ def interval(score: Scores, seed: int = 0) -> str:
 
 
 def as_record(scores: dict[str, Scores]) -> dict[str, dict]:
-    """Return what `metrics.json` holds of each score: the means in [0, 1], per-step rows and the signature."""
+    """Return what `metrics.json` holds of each score: the means in [0, 1] and the signature."""
     return {
-        name: {
-            "precision": score.precision,
-            "recall": score.recall,
-            "f1": score.f1,
-            "signature": score.signature,
-            "per_step": {key: row for key, row in zip(score.ids, score.per_step.round(6).tolist(), strict=True)},
-        }
+        name: {"precision": score.precision, "recall": score.recall, "f1": score.f1, "signature": score.signature}
         for name, score in scores.items()
     }
+
+
+def per_step(scores: dict[str, Scores]) -> dict[str, list]:
+    """Return the steps' ids and, for each score, their rows of precision, recall and F1, in the ids' order."""
+    ids = next(iter(scores.values())).ids
+    return {"ids": list(ids)} | {name: score.per_step.round(6).tolist() for name, score in scores.items()}

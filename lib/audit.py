@@ -1,0 +1,183 @@
+"""What the data sets hold: `counts` (Table 1), `distributions`, `field_problems`, `round_trip`, `cluster_agreement`.
+
+Nothing here returns text of the data: counts and shares only, so that results can be published.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from lib.data import Procedure, StateChange, fetch, load_openpi, load_openpi_c, read_scored
+from lib.data.lines import read_jsonl
+from lib.data.procedures import SPLITS, count
+from lib.metrics import EmbeddingClusterer, Scores, bcubed
+from lib.paths import SAMPLE
+from lib.text import parse_sentence
+
+#: What the clusterer is held against, by data.
+GOLD_CLUSTERS = {
+    "public": "released clusters of OpenPI-C test",
+    "sample": "20 sample steps clustered by hand",
+}
+ARTICLES = ("the ", "a ", "an ")
+
+
+def load(data: str) -> dict[str, list[Procedure]]:
+    """Return both data sets by `openpi/train`, ..., `openpi-c/test`.
+
+    Parameters
+    ----------
+    data : {"public", "sample"}
+        The public data, or the bundled sample; one never stands in for the other.
+    """
+    root = root_of(data)
+    loaders = {"openpi": load_openpi, "openpi-c": load_openpi_c}
+    return {f"{name}/{split}": read(split, root=root) for name, read in loaders.items() for split in SPLITS}
+
+
+def root_of(data: str) -> Path | None:
+    """Return the folder of the sample, or None for the public data."""
+    if data not in {"public", "sample"}:
+        raise ValueError(f"data={data!r}: expected public or sample")
+    return SAMPLE if data == "sample" else None
+
+
+def counts(procedures: dict[str, list[Procedure]]) -> pd.DataFrame:
+    """Return the numbers of procedures, steps and state changes: the paper's Table 1, a row a split."""
+    rows = {name: count(split) for name, split in procedures.items()}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["procedures", "steps", "state changes"])
+
+
+def distributions(procedures: dict[str, list[Procedure]]) -> pd.DataFrame:
+    """Return how steps, changes, entities and attributes are distributed, a row a split."""
+    return pd.DataFrame.from_dict({name: _distribution(split) for name, split in procedures.items()}, orient="index")
+
+
+def histograms(procedures: dict[str, list[Procedure]]) -> dict[str, dict[str, np.ndarray]]:
+    """Return, for `plots.distributions`, steps per procedure and changes per step of both data sets, splits pooled."""
+    pooled = {
+        name: [
+            procedure for key, split in procedures.items() if key.split("/")[0] == name.lower() for procedure in split
+        ]
+        for name in ("OpenPI", "OpenPI-C")
+    }
+    quantities = (
+        ("steps per procedure", steps_per_procedure, 8),
+        ("state changes per step", changes_per_step, 20),
+    )
+    return {
+        title: {name: histogram(of(chosen), largest) for name, chosen in pooled.items()}
+        for title, of, largest in quantities
+    }
+
+
+def histogram(values: Sequence[int], largest: int) -> np.ndarray:
+    """Return how many values are 0, 1, ..., `largest` or more, (largest + 1,)."""
+    return np.bincount(np.minimum(np.asarray(values, dtype=int), largest), minlength=largest + 1)
+
+
+def steps_per_procedure(procedures: Sequence[Procedure]) -> list[int]:
+    """Return the number of steps of every procedure."""
+    return [len(procedure.steps) for procedure in procedures]
+
+
+def changes_per_step(procedures: Sequence[Procedure]) -> list[int]:
+    """Return the number of state changes of every step."""
+    return [len(step.sentences) for procedure in procedures for step in procedure.steps]
+
+
+def field_problems(procedures: dict[str, list[Procedure]]) -> pd.DataFrame:
+    """Return how many changes have fields that the sentence format cannot carry, a row a split.
+
+    `comma` anywhere (a generated answer is cut at commas), ` of ` in attribute or entity and `was` anywhere (both
+    move the parts when a sentence is parsed), letters outside ASCII, exact duplicates within a step, sentences that
+    do not parse at all.
+    """
+    return pd.DataFrame.from_dict({name: _field_problems(split) for name, split in procedures.items()}, orient="index")
+
+
+@dataclass(frozen=True)
+class RoundTrip:
+    """How many sentences parse back to the parts that the annotators gave."""
+
+    sentences: int
+    disagree: int
+
+
+def round_trip(split: str, preset: str = "released", data: str = "public") -> RoundTrip:
+    """Parse the original OpenPI's sentences and compare with the parts that its metadata gives beside them.
+
+    Only this tests the parser: OpenPI-C's four parts round-trip by construction. The public files have these parts
+    for dev and test.
+    """
+    root = root_of(data)
+    name = f"openpi/gold/{split}/id_answers_metadata.jsonl"
+    total = disagree = 0
+    for _, row in read_jsonl(fetch(name) if root is None else root / name):
+        for part in row["answers_metadata"]:
+            total += 1
+            given = StateChange(part["entity"], part["attr"], part["before"], part["after"])
+            disagree += parse_sentence(part["answer"], preset) != given
+    return RoundTrip(total, disagree)
+
+
+def cluster_agreement(data: str, clusterer: EmbeddingClusterer) -> tuple[Scores, int]:
+    """Return BCubed of the clusterer, and the number of pairs whose similarity is within 1e-4 of its threshold.
+
+    Gold are the released clusters of OpenPI-C's test split, which stsb-distilroberta-base-v2 made, or in the sample
+    20 steps that a person clustered.
+    """
+    root = root_of(data)
+    gold = read_scored(fetch("openpi-c/test.jsonl.clustered") if root is None else root / "clusters.jsonl")
+    clusterer.prepare([sentence for step in gold.sentences.values() for sentence in step])
+    before = len(clusterer.near_threshold)
+    predicted = [clusterer(step) for step in gold.sentences.values()]
+    return bcubed(predicted, list(gold.clusters.values())), len(clusterer.near_threshold) - before
+
+
+def example(procedure: Procedure) -> pd.DataFrame:
+    """Return a procedure as a table, a row a state change (for our own sample only)."""
+    rows = [
+        {"step": step.number, "text": step.text, **vars(change)} for step in procedure.steps for change in step.changes
+    ]
+    return pd.DataFrame(rows).set_index(["step", "text"])
+
+
+def _distribution(procedures: Sequence[Procedure]) -> dict[str, float]:
+    """Return the summary of one split."""
+    changes = [change for procedure in procedures for step in procedure.steps for change in step.changes]
+    entities = {change.entity for change in changes}
+    steps, per_step = steps_per_procedure(procedures), changes_per_step(procedures)
+    return {
+        "steps per procedure": float(np.mean(steps)),
+        "changes per step": float(np.mean(per_step)),
+        "steps without change": per_step.count(0),
+        "distinct entities": len(entities),
+        # Surface variants split one entity into several memory slots.
+        "without article": len({_without_article(entity) for entity in entities}),
+        "distinct attributes": len({change.attribute for change in changes}),
+        "tracked pairs": len({(p.id, c.entity, c.attribute) for p in procedures for s in p.steps for c in s.changes}),
+    }
+
+
+def _field_problems(procedures: Sequence[Procedure]) -> dict[str, int]:
+    """Return the counts of one split."""
+    steps = [step for procedure in procedures for step in procedure.steps]
+    changes = [change for step in steps for change in step.changes]
+    parts = [tuple(vars(change).values()) for change in changes]
+    return {
+        "comma": sum(any("," in part for part in change) for change in parts),
+        "of in entity or attribute": sum(" of " in change.entity or " of " in change.attribute for change in changes),
+        "was": sum(any("was" in part.split() for part in change) for change in parts),
+        "not ASCII": sum(not "".join(change).isascii() for change in parts),
+        "duplicates": sum(len(step.changes) - len(set(step.changes)) for step in steps),
+        "unparsed": sum(len(step.unparsed) for step in steps),
+    }
+
+
+def _without_article(entity: str) -> str:
+    """Drop a leading article."""
+    return next((entity[len(article) :] for article in ARTICLES if entity.startswith(article)), entity)

@@ -1,0 +1,38 @@
+"""One function a figure; each returns a Matplotlib Figure and draws nothing by itself."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+# Two data sets, the same two colours in every figure (readable in grey and with colour blindness).
+COLOURS = {"OpenPI": "#7f7f7f", "OpenPI-C": "#1f77b4"}
+
+
+def distributions(histograms: dict[str, dict[str, Sequence[int]]]) -> Figure:
+    """Draw the shares of small whole numbers for both data sets, a panel a quantity.
+
+    Parameters
+    ----------
+    histograms : dict
+        Panel title -> data set -> counts of 0, 1, ..., where the last stands for "or more".
+    """
+    figure = Figure(figsize=(4.5 * len(histograms), 3.2), layout="constrained")
+    for axis, (title, by_name) in zip(
+        figure.subplots(1, len(histograms), squeeze=False)[0], histograms.items(), strict=True
+    ):
+        width = 0.8 / len(by_name)
+        for index, (name, counts) in enumerate(by_name.items()):
+            shares = 100 * np.asarray(counts) / np.sum(counts)
+            positions = np.arange(len(shares)) + (index - (len(by_name) - 1) / 2) * width
+            label = f"{name} (n = {int(np.sum(counts)):,})"
+            axis.bar(positions, shares, width, color=COLOURS[name], label=label)
+        last = len(next(iter(by_name.values()))) - 1
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+        axis.set_xlim(-0.6, last + 0.6)
+        axis.set_xlabel(f"{title} (last: {last} or more)")
+        axis.set_ylabel("share (%)")
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(frameon=False, fontsize=8)
+    return figure

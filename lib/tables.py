@@ -1,0 +1,173 @@
+"""The papers' tables with ours beside them: `comparison` (a row a cell), `wide` (as printed), `readme_block`."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from lib import results
+from lib.data import fetch, read_scored
+from lib.metrics import EmbeddingClusterer, Scores
+from lib.metrics.report import interval, six_f1s
+from lib.paths import OUTPUTS, ROOT
+
+TANDON = "GPT-2 (Tandon et al., 2020)"
+README_START, README_END = "<!-- results: made by `make readme` -->", "<!-- end of results -->"
+
+
+def comparison(
+    table: str,
+    ours: Mapping[tuple[str, str], float],
+    otherwise: str = "",
+    intervals: Mapping[tuple[str, str], str] | None = None,
+) -> pd.DataFrame:
+    """Return one row for every cell of a paper's table: paper, ours, difference, interval, verdict, note.
+
+    Parameters
+    ----------
+    table : str
+        Its name in `params/paper_numbers.yaml`.
+    ours : mapping from (row, column) to float
+        In the table's unit; an absent cell is `not run`.
+    otherwise : str
+        Why ours cannot be held against the paper's (`other data`, `other model`); empty where it can.
+    intervals : mapping, optional
+        95% intervals over procedures, for the cells that have one.
+
+    Raises
+    ------
+    KeyError
+        If `ours` has a cell that the paper's table has not.
+    """
+    entry = results.paper_numbers()[table]
+    cells = [(row, column) for row, columns in entry["rows"].items() for column in columns]
+    if unknown := [cell for cell in ours if cell not in cells]:
+        raise KeyError(f"{table} has no cell {unknown[0]}; rows: {', '.join(entry['rows'])}")
+    notes = entry.get("notes", {})
+    rows = []
+    for row, column in cells:
+        paper, value = results.published(table, row, column), ours.get((row, column))
+        said = results.verdict(value, paper, otherwise)
+        rows.append(
+            {
+                "row": row,
+                "column": column,
+                "paper": "-" if paper is None else paper.printed,
+                "ours": value,
+                "difference": None if value is None or paper is None or otherwise else value - paper.value,
+                "95% interval": (intervals or {}).get((row, column), ""),
+                "verdict": said,
+                "note": notes.get(f"{row} / {column}", "") if value is not None and not otherwise else "",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def wide(frame: pd.DataFrame, digits: int = 2) -> pd.DataFrame:
+    """Return a comparison in the paper's shape, each cell `ours (paper)`."""
+    order = {name: list(dict.fromkeys(frame[name])) for name in ("row", "column")}
+    cells = frame.assign(
+        cell=[f"{shown(ours, digits)} ({paper})" for ours, paper in zip(frame.ours, frame.paper, strict=True)]
+    )
+    return cells.pivot(index="row", columns="column", values="cell").loc[order["row"], order["column"]]
+
+
+def shown(value: float | None, digits: int = 2) -> str:
+    """Return a number for print, or `not run`."""
+    return results.NOT_RUN if value is None or pd.isna(value) else f"{value:,.{digits}f}"
+
+
+def table1_cells(metrics: dict | None) -> dict[tuple[str, str], float]:
+    """Return Table 1's cells from the data audit's metrics; none where it has not been run."""
+    counts = metrics["scores"]["counts"] if metrics else {}
+    return {(split, column): number for split, row in counts.items() for column, number in row.items()}
+
+
+def score_published(clusterer: EmbeddingClusterer) -> dict[str, Scores]:
+    """Score the GPT-2 predictions that were published with OpenPI: Table 3's first row.
+
+    The original F1 is taken without the set of predictions, as those numbers were made.
+    """
+    predictions = read_scored(fetch("openpi/emnlp2020/test.predictions.jsonl"))
+    references = read_scored(fetch("openpi/gold/test/id_answers.jsonl"))
+    return six_f1s(predictions, references, "openpi/test", clusterer, deduplicate=False)
+
+
+def cells_of(row: str, scores: Mapping[str, Scores]) -> dict[tuple[str, str], float]:
+    """Return a table row's cells in percent."""
+    return {(row, name): 100 * score.f1 for name, score in scores.items()}
+
+
+def intervals_of(row: str, scores: Mapping[str, Scores], seed: int) -> dict[tuple[str, str], str]:
+    """Return a table row's 95% intervals over procedures, in percent."""
+    return {(row, name): interval(score, seed) for name, score in scores.items()}
+
+
+def bcubed_frame(metrics: dict | None) -> pd.DataFrame:
+    """Return BCubed of our clusterer beside the paper's; gold differ, so nothing is compared."""
+    ((name, paper),) = results.paper_numbers()["bcubed"]["rows"].items()
+    rows = [{"clusterer": name, "gold": "20 processes clustered by hand (not released)", "source": "paper", **paper}]
+    if metrics:
+        found = metrics["scores"]["bcubed"]
+        for mean in ("pooled over sentences", "mean over steps"):
+            numbers = {key: f"{100 * value:.2f}" for key, value in found[mean].items()}
+            rows.append({"clusterer": found["clusterer"], "gold": found["gold"], "source": f"ours, {mean}", **numbers})
+    return pd.DataFrame(rows)
+
+
+def save(run: results.Run, name: str, frame: pd.DataFrame) -> None:
+    """Write a table as CSV (floats in full) and Markdown (two digits) under `outputs/<profile>/tables/`."""
+    run.save(f"tables/{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
+    run.save(f"tables/{name}.md", to_markdown(frame))
+
+
+def to_markdown(frame: pd.DataFrame, digits: int = 2) -> str:
+    """Return a frame as a Markdown table; floats with `digits`, nothing for what is absent."""
+    printed = frame.copy()
+    for name in frame.columns:
+        if pd.api.types.is_float_dtype(frame[name]):
+            printed[name] = ["" if pd.isna(value) else f"{value:,.{digits}f}" for value in frame[name]]
+    return printed.to_markdown(index=False, disable_numparse=True) + "\n"
+
+
+def summary(comparisons: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return a row for each row of each table: paper, ours and the verdicts of its cells, counted."""
+    rows = []
+    for table, frame in comparisons.items():
+        for row, cells in frame.groupby("row", sort=False):
+            verdicts = cells.verdict.value_counts(sort=False)
+            rows.append(
+                {
+                    "table": table,
+                    "row": row,
+                    "columns": ", ".join(cells.column),
+                    "paper": " / ".join(cells.paper),
+                    "ours": _joined(cells.ours, digits=0 if table == "Table 1" else 2),
+                    "verdict": ", ".join(f"{name} ({number})" for name, number in verdicts.items()),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def readme_block(profile: str = "laptop") -> str:
+    """Return the README's table as the last run of `08_tables` wrote it."""
+    return (OUTPUTS / profile / "tables" / "summary.md").read_text(encoding="utf-8")
+
+
+def update_readme() -> None:
+    """Put the laptop profile's summary between the README's markers."""
+    path = ROOT / "README.md"
+    head, rest = path.read_text(encoding="utf-8").split(README_START)
+    _, tail = rest.split(README_END)
+    with results.atomic(path) as temporary:
+        temporary.write_text(f"{head}{README_START}\n\n{readme_block()}\n{README_END}{tail}", encoding="utf-8")
+
+
+def _joined(values: Sequence[float | None], digits: int) -> str:
+    """Return a row's numbers, or one `not run` where there is none."""
+    if pd.isna(pd.Series(values, dtype=float)).all():
+        return results.NOT_RUN
+    return " / ".join(shown(value, digits) for value in values)
+
+
+if __name__ == "__main__":
+    update_readme()

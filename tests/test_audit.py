@@ -1,0 +1,71 @@
+import pytest
+
+from lib import audit, plots, results, tables
+
+
+@pytest.fixture(scope="module")
+def procedures():
+    return audit.load("sample")
+
+
+def test_counts_of_the_sample(procedures):
+    counts = audit.counts(procedures)
+    assert counts.loc["openpi/train"].tolist() == [16, 73, 244]
+    assert counts.loc["openpi-c/test"].tolist() == [6, 27, 111]
+
+
+def test_planted_oddities_are_counted(procedures):
+    problems = audit.field_problems(procedures)
+    assert problems.loc["openpi/train"].tolist() == [2, 2, 0, 3, 1, 0]
+    assert audit.round_trip("train", data="sample") == audit.RoundTrip(244, 1)  # `level of heat`
+
+
+def test_unknown_data_is_refused_and_never_replaced_by_the_sample(cache):
+    with pytest.raises(ValueError, match="data='real': expected public or sample"):
+        audit.load("real")
+    with pytest.raises(FileNotFoundError, match="OPENPI_DATA is set"):
+        audit.load("public")
+
+
+def test_figure_shows_the_histograms_that_it_was_given(procedures):
+    histograms = audit.histograms(procedures)
+    assert sum(histograms["steps per procedure"]["OpenPI"]) == 28
+    assert sum(histograms["state changes per step"]["OpenPI-C"]) == 108
+    assert audit.histogram([0, 1, 1, 9], 3).tolist() == [1, 2, 0, 1]
+    figure = plots.distributions(histograms)
+    for axis, by_name in zip(figure.axes, histograms.values(), strict=True):
+        shares = [100 * n / sum(counts) for counts in by_name.values() for n in counts]
+        assert [bar.get_height() for bar in axis.patches] == pytest.approx(shares)
+
+
+def test_comparison_says_not_run_for_what_is_absent_and_gives_notes_beside_numbers():
+    cells = {("openpi/train", "state changes"): 23681, ("openpi/train", "steps"): 3216}
+    frame = tables.comparison("table1", cells).set_index(["row", "column"])
+    assert frame.loc[("openpi/train", "state changes"), ["paper", "verdict"]].tolist() == ["23.9k", "differs"]
+    assert "23,681" in frame.loc[("openpi/train", "state changes"), "note"]
+    assert frame.loc[("openpi/train", "steps"), ["difference", "verdict"]].tolist() == [0, "match"]
+    assert frame.loc[("openpi/dev", "steps"), "verdict"] == results.NOT_RUN
+    with pytest.raises(KeyError, match="table1 has no cell"):
+        tables.comparison("table1", {("openpi/valid", "steps"): 1})
+
+
+def test_a_run_on_other_data_is_never_compared():
+    cells = {("openpi/train", "steps"): 3216}
+    frame = tables.comparison("table1", cells, "other data").set_index(["row", "column"])
+    row = frame.loc[("openpi/train", "steps")]
+    assert row["verdict"] == "other data"
+    assert row[["difference"]].isna().all()
+    assert row["note"] == ""
+
+
+def test_printed_tables_say_not_run_and_never_zero():
+    frame = tables.comparison("table2", {})
+    assert tables.wide(frame).loc["BART", "original_exact"] == "not run (4.88)"
+    summary = tables.summary({"Table 2": frame})
+    assert set(summary.ours) == {"not run"}
+    assert "| not run" in tables.to_markdown(summary)
+
+
+def test_table_1_without_an_audit_has_no_cells():
+    assert tables.table1_cells(None) == {}
+    assert len(tables.bcubed_frame(None)) == 1
