@@ -14,6 +14,7 @@ from lib.data import Procedure, StateChange, fetch, load_openpi, load_openpi_c, 
 from lib.data.lines import read_jsonl
 from lib.data.procedures import SPLITS, count
 from lib.metrics import EmbeddingClusterer, Scores, bcubed
+from lib.metrics.report import six_f1s
 from lib.paths import SAMPLE
 from lib.text import parse_sentence
 
@@ -138,12 +139,22 @@ def cluster_agreement(data: str, clusterer: EmbeddingClusterer) -> tuple[Scores,
     return bcubed(predicted, list(gold.clusters.values())), len(clusterer.near_threshold) - before
 
 
+def score_published(clusterer: EmbeddingClusterer) -> dict[str, Scores]:
+    """Score the GPT-2 predictions that were published with OpenPI: the first row of the OpenPI-C paper's Table 3.
+
+    The original F1 is taken without the set of predictions, as those numbers were made. Public data only.
+    """
+    predictions = read_scored(fetch("openpi/emnlp2020/test.predictions.jsonl"))
+    references = read_scored(fetch("openpi/gold/test/id_answers.jsonl"))
+    return six_f1s(predictions, references, "openpi/test", clusterer, deduplicate=False)
+
+
 def example(procedure: Procedure) -> pd.DataFrame:
     """Return a procedure as a table, a row a state change (for our own sample only)."""
     rows = [
         {"step": step.number, "text": step.text, **vars(change)} for step in procedure.steps for change in step.changes
     ]
-    return pd.DataFrame(rows).set_index(["step", "text"])
+    return pd.DataFrame(rows).set_index(["step", "text", "entity"])
 
 
 def _distribution(procedures: Sequence[Procedure]) -> dict[str, float]:

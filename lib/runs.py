@@ -144,8 +144,8 @@ def start(notebook: str, namespace: Mapping[str, object]) -> results.Run:
 def execute(profile: str, notebook: str, run: str) -> Path:
     """Run one notebook with papermill and return the manifest of the finished run.
 
-    The executed notebook is written under a temporary name; `notebook.ipynb` appears only after every cell has run
-    and the manifest is there. A failed one stays as `failed.ipynb` to be opened.
+    The executed notebook is written under a temporary name; `notebook.ipynb` is replaced only after every cell has
+    run and the manifest is there. A failed one stays as `failed.ipynb` to be opened.
 
     Raises
     ------
@@ -162,8 +162,7 @@ def execute(profile: str, notebook: str, run: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     temporary, failed = folder / ".notebook.partial.ipynb", folder / "failed.ipynb"
     logging.getLogger("papermill").setLevel(logging.ERROR)
-    for old in (folder / "notebook.ipynb", failed):
-        old.unlink(missing_ok=True)
+    failed.unlink(missing_ok=True)
     try:
         executed = papermill.execute_notebook(
             str(NOTEBOOKS / f"{notebook}.ipynb"), str(temporary), parameters=planned.parameters,

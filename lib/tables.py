@@ -5,9 +5,6 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from lib import results
-from lib.data import fetch, read_scored
-from lib.metrics import EmbeddingClusterer, Scores
-from lib.metrics.report import interval, six_f1s
 from lib.paths import OUTPUTS, ROOT
 
 TANDON = "GPT-2 (Tandon et al., 2020)"
@@ -82,24 +79,14 @@ def table1_cells(metrics: dict | None) -> dict[tuple[str, str], float]:
     return {(split, column): number for split, row in counts.items() for column, number in row.items()}
 
 
-def score_published(clusterer: EmbeddingClusterer) -> dict[str, Scores]:
-    """Score the GPT-2 predictions that were published with OpenPI: Table 3's first row.
-
-    The original F1 is taken without the set of predictions, as those numbers were made.
-    """
-    predictions = read_scored(fetch("openpi/emnlp2020/test.predictions.jsonl"))
-    references = read_scored(fetch("openpi/gold/test/id_answers.jsonl"))
-    return six_f1s(predictions, references, "openpi/test", clusterer, deduplicate=False)
+def score_cells(row: str, scores: Mapping[str, Mapping]) -> dict[tuple[str, str], float]:
+    """Return a row's cells in percent from the scores in a run's `metrics.json`."""
+    return {(row, name): 100 * score["f1"] for name, score in scores.items()}
 
 
-def cells_of(row: str, scores: Mapping[str, Scores]) -> dict[tuple[str, str], float]:
-    """Return a table row's cells in percent."""
-    return {(row, name): 100 * score.f1 for name, score in scores.items()}
-
-
-def intervals_of(row: str, scores: Mapping[str, Scores], seed: int) -> dict[tuple[str, str], str]:
-    """Return a table row's 95% intervals over procedures, in percent."""
-    return {(row, name): interval(score, seed) for name, score in scores.items()}
+def score_intervals(row: str, scores: Mapping[str, Mapping]) -> dict[tuple[str, str], str]:
+    """Return a row's 95% intervals over procedures, in percent."""
+    return {(row, name): score["interval"] for name, score in scores.items()}
 
 
 def bcubed_frame(metrics: dict | None) -> pd.DataFrame:

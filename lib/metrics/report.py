@@ -54,17 +54,12 @@ def six_f1s(
 
 def table(scores: dict[str, Scores], seed: int = 0) -> pd.DataFrame:
     """Return precision, recall and F1 in percent, the 95% interval of F1 over procedures, and the signature."""
-    rows = {
-        name: {
-            "P": 100 * score.precision,
-            "R": 100 * score.recall,
-            "F1": 100 * score.f1,
-            "F1 95% interval": interval(score, seed),
-            "signature": score.signature,
-        }
-        for name, score in scores.items()
-    }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("metric")
+    rows = [
+        (100 * score.precision, 100 * score.recall, 100 * score.f1, interval(score, seed), score.signature)
+        for score in scores.values()
+    ]
+    columns = ["P", "R", "F1", "F1 95% interval", "signature"]
+    return pd.DataFrame(rows, index=pd.Index(list(scores), name="metric"), columns=columns)
 
 
 def interval(score: Scores, seed: int = 0) -> str:
@@ -76,15 +71,23 @@ def interval(score: Scores, seed: int = 0) -> str:
     return f"{100 * low:.1f} to {100 * high:.1f}"
 
 
-def as_record(scores: dict[str, Scores]) -> dict[str, dict]:
-    """Return what `metrics.json` holds of each score: the means in [0, 1] and the signature."""
+def as_record(scores: dict[str, Scores], seed: int = 0) -> dict[str, dict]:
+    """Return what `metrics.json` holds of each score: means in [0, 1], interval of F1 in percent, signature."""
     return {
-        name: {"precision": score.precision, "recall": score.recall, "f1": score.f1, "signature": score.signature}
+        name: {
+            "precision": score.precision,
+            "recall": score.recall,
+            "f1": score.f1,
+            "interval": interval(score, seed),
+            "signature": score.signature,
+        }
         for name, score in scores.items()
     }
 
 
 def per_step(scores: dict[str, Scores]) -> dict[str, list]:
     """Return the steps' ids and, for each score, their rows of precision, recall and F1, in the ids' order."""
+    if not scores:
+        return {}
     ids = next(iter(scores.values())).ids
     return {"ids": list(ids)} | {name: score.per_step.round(6).tolist() for name, score in scores.items()}
