@@ -9,6 +9,11 @@
 `sample`           our own small procedures, in exactly the public formats
 `text`             state change <-> sentence, prompts, generated text -> sentences
 `metrics`          original F1, cluster-based F1, BCubed
+`models`           sequence-to-sequence models by name; packages with pretrained weights
+`training`         one `fit` on the Hugging Face Trainer
+`decoding`         batched generation, split into sentences and counted
+`baselines`        the majority-template baseline
+`evaluation`       what is chosen on dev: checkpoint, decoding, templates
 `audit`            what the data sets hold: counts, distributions, round trips
 `tables`           rows of the papers' tables, with ours beside them
 `plots`            one function a figure

@@ -5,17 +5,16 @@ Nothing here returns text of the data: counts and shares only, so that results c
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from lib.data import Procedure, StateChange, fetch, load_openpi, load_openpi_c, read_scored
+from lib.data import Procedure, StateChange, fetch, read_scored
+from lib.data import load as load_split
 from lib.data.lines import read_jsonl
-from lib.data.procedures import SPLITS, count
+from lib.data.procedures import SPLITS, count, root_of
 from lib.metrics import EmbeddingClusterer, Scores, bcubed
 from lib.metrics.report import six_f1s
-from lib.paths import SAMPLE
 from lib.text import parse_sentence
 
 #: What the clusterer is held against, by data.
@@ -34,16 +33,8 @@ def load(data: str) -> dict[str, list[Procedure]]:
     data : {"public", "sample"}
         The public data, or the bundled sample; one never stands in for the other.
     """
-    root = root_of(data)
-    loaders = {"openpi": load_openpi, "openpi-c": load_openpi_c}
-    return {f"{name}/{split}": read(split, root=root) for name, read in loaders.items() for split in SPLITS}
-
-
-def root_of(data: str) -> Path | None:
-    """Return the folder of the sample, or None for the public data."""
-    if data not in {"public", "sample"}:
-        raise ValueError(f"data={data!r}: expected public or sample")
-    return SAMPLE if data == "sample" else None
+    names = ("openpi", "openpi-c")
+    return {f"{name}/{split}": load_split(name, split, data) for name in names for split in SPLITS}
 
 
 def counts(procedures: dict[str, list[Procedure]]) -> pd.DataFrame:

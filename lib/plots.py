@@ -36,3 +36,36 @@ def distributions(histograms: dict[str, dict[str, Sequence[int]]]) -> Figure:
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(frameon=False, fontsize=8)
     return figure
+
+
+def loss_curve(curve: Sequence[dict]) -> Figure:
+    """Draw training and validation loss by update, and the validation score where there is one.
+
+    Parameters
+    ----------
+    curve : sequence of dict
+        `update` and one of `train_loss`, `dev_loss`, `dev_score`, see `lib.training.FitReport`.
+    """
+    figure = Figure(figsize=(5.5, 3.4), layout="constrained")
+    axis = figure.subplots()
+    axis.set_xlabel("update")
+    axis.set_ylabel("cross entropy (nats a token)")
+    series = {
+        key: [(e["update"], e[key]) for e in curve if key in e] for key in ("train_loss", "dev_loss", "dev_score")
+    }
+    for key, colour, label in (("train_loss", "#7f7f7f", "train"), ("dev_loss", "#1f77b4", "dev")):
+        if series[key]:
+            axis.plot(*zip(*series[key], strict=True), marker="o", markersize=3, color=colour, label=label)
+    axis.set_ylim(bottom=0)
+    if series["dev_score"]:
+        other = axis.twinx()
+        updates, scores = zip(*series["dev_score"], strict=True)
+        other.plot(
+            updates, [100 * score for score in scores], color="#d62728", linestyle="--", label="dev score (right)"
+        )
+        other.set_ylabel("original ROUGE-L F1 on dev, greedy (%)")
+        other.set_ylim(bottom=0)
+        other.spines[["top"]].set_visible(False)
+    axis.spines[["top"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=8)
+    return figure

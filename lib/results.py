@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -67,6 +68,11 @@ class Run:
             yield temporary
         self.files[name] = provenance.sha256(path)
 
+    def scratch(self, name: str) -> Path:
+        """Return a folder for what is not kept (checkpoints); other parameters have another one."""
+        digest = manifest_name(self.parameters).removeprefix("manifest-").removesuffix(".json")
+        return self.folder / f"{name}-{digest}"
+
     def save_figure(self, name: str, figure) -> Path:
         """Write a Matplotlib figure as `name`.png and `name`.pdf without dates inside, so that reruns are equal."""
         for suffix, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
@@ -89,11 +95,13 @@ class Run:
         return self.save("metrics.json", to_json(content))
 
     def finish(self) -> Path:
-        """Write the manifest: the run's parameters and the SHA-256 of every file that it wrote."""
+        """Write the manifest, the run's parameters and the SHA-256 of its files; then remove its checkpoints."""
         path = self.folder / manifest_name(self.parameters)
         content = {"notebook": self.notebook, "parameters": self.parameters, "files": self.files}
         with atomic(path) as temporary:
             temporary.write_text(to_json(content), encoding="utf-8")
+        for left_over in self.folder.glob("checkpoints-*"):
+            shutil.rmtree(left_over, ignore_errors=True)
         return path
 
 

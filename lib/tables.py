@@ -89,6 +89,54 @@ def score_intervals(row: str, scores: Mapping[str, Mapping]) -> dict[tuple[str, 
     return {(row, name): score["interval"] for name, score in scores.items()}
 
 
+def trained_rows(profile: str, notebooks: Sequence[str], dataset: str) -> dict[str, dict]:
+    """Return, for each table row, the metrics of the finished run that fills it.
+
+    Raises
+    ------
+    ValueError
+        If two runs fill the same row.
+    """
+    rows: dict[str, tuple[str, dict]] = {}
+    for notebook in notebooks:
+        for run in results.finished_runs(profile, notebook):
+            metrics = results.load(profile, notebook, run)
+            if metrics["dataset"] != dataset:
+                continue
+            if metrics["row"] in rows:
+                raise ValueError(f"{notebook}/{run} and {rows[metrics['row']][0]} both fill the row {metrics['row']!r}")
+            rows[metrics["row"]] = (f"{notebook}/{run}", metrics)
+    return {row: metrics for row, (_, metrics) in rows.items()}
+
+
+def models_frame(rows: Mapping[str, dict]) -> pd.DataFrame:
+    """Return what stands behind each trained row: model, size, training, outputs, and the baseline beside it."""
+    columns = (
+        "row",
+        "model",
+        "parameters (M)",
+        "tokens trained",
+        "outputs a step",
+        "distinct",
+        "ROUGE-L F1",
+        "majority template",
+    )
+    found = [
+        (
+            row,
+            m["parameters"]["model"],
+            m["parameters_of_model"] / 1e6,
+            f"{m['training']['tokens']:,}",
+            m["decoding"]["outputs_per_step"],
+            m["decoding"]["distinct_per_step"],
+            100 * m["scores"]["model"]["original_rouge_l"]["f1"],
+            100 * m["scores"]["majority_template"]["original_rouge_l"]["f1"],
+        )
+        for row, m in rows.items()
+    ]
+    return pd.DataFrame(found, columns=columns)
+
+
 def bcubed_frame(metrics: dict | None) -> pd.DataFrame:
     """Return BCubed of our clusterer beside the paper's; gold differ, so nothing is compared."""
     ((name, paper),) = results.paper_numbers()["bcubed"]["rows"].items()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lib.data.lines import read_jsonl, require
 from lib.data.registry import fetch
+from lib.paths import SAMPLE
 from lib.text import StateChange, parse_sentence, to_sentence
 
 SPLITS = ("train", "dev", "test")
@@ -131,6 +132,21 @@ def load_openpi(
         unparsed = tuple(s for s, change in zip(sentences, parsed, strict=True) if change is None)
         rows.append((line, url, Step(number, texts[url, number], changes, unparsed)))
     return _procedures(answers_path, rows)
+
+
+def load(dataset: str, split: str, data: str = "public", preset: str = "released") -> list[Procedure]:
+    """Return a split of `openpi` or `openpi-c`, of the public data or of the bundled sample."""
+    loaders = {"openpi": load_openpi, "openpi-c": load_openpi_c}
+    if dataset not in loaders:
+        raise ValueError(f"dataset={dataset!r}: expected one of {', '.join(loaders)}")
+    return loaders[dataset](split, preset, root=root_of(data))
+
+
+def root_of(data: str) -> Path | None:
+    """Return the folder of the sample, or None for the public data; one never stands in for the other."""
+    if data not in {"public", "sample"}:
+        raise ValueError(f"data={data!r}: expected public or sample")
+    return SAMPLE if data == "sample" else None
 
 
 def step_id(url: str, number: int) -> str:

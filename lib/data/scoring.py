@@ -3,12 +3,17 @@
 `align` joins predictions to references by id, never by position.
 """
 
+import itertools
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from lib.data.lines import read_jsonl, require
-from lib.data.procedures import Procedure, _change, _openpi_c_id, parse_id, step_id
+from lib.data.procedures import Procedure, _change, _openpi_c_id, load, parse_id, step_id
+from lib.data.registry import fetch
 from lib.text import to_sentence
 
 
@@ -60,6 +65,40 @@ def read_scored(path: Path) -> ScoredFile:
 def from_procedures(procedures: Sequence[Procedure]) -> ScoredFile:
     """Return the gold sentences of procedures by step id."""
     return ScoredFile({step_id(p.id, step.number): step.sentences for p in procedures for step in p.steps})
+
+
+def references(dataset: str, split: str, data: str = "public") -> ScoredFile:
+    """Return the gold sentences of a split; with the released clusters where there are some (OpenPI-C test)."""
+    if (dataset, split, data) == ("openpi-c", "test", "public"):
+        return read_scored(fetch("openpi-c/test.jsonl.clustered"))
+    return from_procedures(load(dataset, split, data))
+
+
+def from_predictions(procedures: Sequence[Procedure], predictions: Sequence[Sequence[Sequence[str]]]) -> ScoredFile:
+    """Return predictions (procedure, step, sentences) by step id."""
+    return ScoredFile(
+        {
+            step_id(procedure.id, step.number): list(sentences)
+            for procedure, by_step in zip(procedures, predictions, strict=True)
+            for step, sentences in zip(procedure.steps, by_step, strict=True)
+        }
+    )
+
+
+def to_jsonl(file: ScoredFile) -> str:
+    """Return the text of a predictions file in OpenPI's format, one step a line."""
+    rows = ({"id": name, "answers": sentences} for name, sentences in file.sentences.items())
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def side_by_side(predictions: ScoredFile, gold: ScoredFile, steps: int) -> pd.DataFrame:
+    """Return gold and predicted sentences of the first steps beside each other (for our own sample only)."""
+    rows = [
+        {"step": name, "gold": g, "predicted": p}
+        for name in list(gold.sentences)[:steps]
+        for g, p in itertools.zip_longest(gold.sentences[name], predictions.sentences[name], fillvalue="")
+    ]
+    return pd.DataFrame(rows, columns=["step", "gold", "predicted"])
 
 
 def align(predictions: ScoredFile, references: ScoredFile) -> list[str]:

@@ -91,3 +91,11 @@ def per_step(scores: dict[str, Scores]) -> dict[str, list]:
         return {}
     ids = next(iter(scores.values())).ids
     return {"ids": list(ids)} | {name: score.per_step.round(6).tolist() for name, score in scores.items()}
+
+
+def beats(scores: dict[str, Scores], baseline: dict[str, Scores]) -> str:
+    """Return a sentence on which of the six F1s of a model are above a baseline's."""
+    above = [name for name, score in scores.items() if score.f1 > baseline[name].f1]
+    missing = [name for name in scores if name not in above]
+    rest = f"; it does not in {', '.join(missing)}" if missing else ""
+    return f"the model beats the majority-template baseline in {len(above)} of {len(scores)} F1s{rest}"

@@ -1,0 +1,402 @@
+"""One `fit` for every training, on the Hugging Face `Trainer`: it resumes, keeps the best checkpoint, and reports.
+
+Rows hold `input_ids`, `attention_mask` and `labels` as lists; `encode` makes them from text. Batches are grouped by
+length and padded to their longest row, never to a block size.
+"""
+
+import itertools
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from torch.utils.data import Dataset, IterableDataset
+from transformers import (
+    DataCollatorForSeq2Seq,
+    EarlyStoppingCallback,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    set_seed,
+)
+from transformers.trainer_pt_utils import LengthGroupedSampler
+from transformers.trainer_utils import get_last_checkpoint
+from transformers.utils import logging
+
+from lib.data.examples import Example
+from lib.results import atomic
+
+# A target token costs about twice an input token: it goes through the decoder and the output vocabulary.
+LABEL_COST = 2
+IGNORED = -100  # label of padding: PyTorch's cross entropy leaves it out
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train.
+
+    Attributes
+    ----------
+    learning_rate : float
+        Peak; decays linearly to 0 after `warmup_updates`.
+    batch_size, accumulation : int
+        Rows a device and forward pass, and passes an update.
+    epochs : float
+        Passes over the data, unless `updates` is given.
+    updates : int
+        Number of updates; 0 for `epochs`.
+    evaluate_every : int
+        Updates between validations, each with a checkpoint; 0 for once an epoch.
+    patience : int
+        Stop after this many validations without a better one; 0 never.
+    max_gradient_norm, weight_decay, beta1, beta2, label_smoothing : float
+        Of the clipping, of AdamW and of the loss.
+    precision : str
+        `fp32`, `bf16` (autocast; weights stay fp32), or `auto`, see `use_bf16`.
+    find_unused_parameters : bool
+        For several processes, where a step leaves some weights unused.
+    device : str
+        Empty for what torch finds; `cpu` keeps off a GPU.
+    """
+
+    learning_rate: float = 5.0e-5
+    batch_size: int = 8
+    accumulation: int = 1
+    epochs: float = 30.0
+    updates: int = 0
+    warmup_updates: int = 0
+    evaluate_every: int = 0
+    patience: int = 0
+    max_gradient_norm: float = 1.0
+    weight_decay: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    label_smoothing: float = 0.0
+    precision: str = "auto"
+    find_unused_parameters: bool = False
+    seed: int = 0
+    device: str = ""
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What a training did.
+
+    Attributes
+    ----------
+    updates, best_update : int
+        Done, and the one whose weights the model has now.
+    best_dev_loss, train_loss : float
+        Mean cross entropy a token, of the best validation and of the last logged updates.
+    best_dev_score : float or None
+        The caller's score at the best validation.
+    tokens : int
+        Input tokens without padding that were trained on, over all attempts of a resumed training.
+    wall_time_seconds : float
+        Over all attempts.
+    precision, device : str
+        As used.
+    curve : list of dict
+        `update`, `epoch` and `train_loss`, `dev_loss` or `dev_score`.
+    """
+
+    updates: int
+    best_update: int
+    best_dev_loss: float
+    best_dev_score: float | None
+    train_loss: float
+    tokens: int
+    wall_time_seconds: float
+    precision: str
+    device: str
+    curve: list[dict] = field(repr=False)
+
+
+def fit(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    train: Dataset | IterableDataset | Sequence[dict],
+    dev: Dataset | Sequence[dict],
+    folder: Path,
+    settings: Settings,
+    collator: Callable | None = None,
+    loss: Callable | None = None,
+    score: Callable[[PreTrainedModel], float] | None = None,
+) -> FitReport:
+    """Train a model in place and leave the weights of its best validation in it.
+
+    Parameters
+    ----------
+    model, tokenizer
+        From `lib.models`.
+    train, dev : datasets of rows
+        Rows as `encode` makes them. An `IterableDataset` (see `Parts`) needs `settings.updates`.
+    folder : Path
+        For checkpoints. A training that was stopped goes on from its last one, also in the middle of an epoch; the
+        folder must belong to these settings and this data.
+    settings : Settings
+    collator : callable, optional
+        From rows to a padded batch; default for encoder-decoders.
+    loss : callable, optional
+        From (model, batch, number of label tokens in the update or None) to a scalar; default the model's own.
+    score : callable, optional
+        From the model to a number, higher is better, at every validation: then it chooses the best checkpoint
+        instead of the loss on `dev`.
+
+    Returns
+    -------
+    FitReport
+    """
+    set_seed(settings.seed)
+    precision = "bf16" if use_bf16(settings.precision, settings.device) else "fp32"
+    arguments = _arguments(folder, settings, precision, isinstance(train, IterableDataset), score is not None)
+    trainer = _LossTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=train,
+        eval_dataset=dev,
+        processing_class=tokenizer,
+        data_collator=collator or DataCollatorForSeq2Seq(tokenizer, model=model, label_pad_token_id=IGNORED),
+        callbacks=[_Log()],
+    )
+    trainer.own_loss, trainer.own_score = loss, score
+    # The default printer and progress bar would fill notebooks; `_Log` prints one line a validation.
+    trainer.pop_callback(PrinterCallback)
+    if settings.patience:
+        trainer.add_callback(EarlyStoppingCallback(settings.patience))
+    clock = _Clock(Path(folder))
+    with clock, _quiet():
+        trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)) if Path(folder).is_dir() else None)
+    return _report(trainer, clock.seconds, precision)
+
+
+def encode(
+    tokenizer: PreTrainedTokenizerBase, examples: Sequence[Example], max_input: int, max_target: int
+) -> list[dict]:
+    """Return rows of token ids.
+
+    Inputs are cut from the left, so that step and question stay. Labels are the target's tokens and the end token,
+    without a begin token: the decoder starts from its start token alone, in training and generation alike.
+
+    Parameters
+    ----------
+    max_input, max_target : int
+        Tokens, special tokens counted.
+    """
+    inputs = tokenizer([e.prompt for e in examples], truncation=True, max_length=max_input)
+    targets = tokenizer([e.target for e in examples], add_special_tokens=False)
+    return [
+        {"input_ids": ids, "attention_mask": mask, "labels": [*target[: max_target - 1], tokenizer.eos_token_id]}
+        for ids, mask, target in zip(inputs.input_ids, inputs.attention_mask, targets.input_ids, strict=True)
+    ]
+
+
+def pack(sequences: Sequence[Sequence[int]], length: int) -> list[dict]:
+    """Join token sequences and cut the whole into rows of `length` tokens for a causal model; the rest is dropped."""
+    tokens = list(itertools.chain.from_iterable(sequences))
+    rows = [tokens[start : start + length] for start in range(0, len(tokens) - length + 1, length)]
+    return [{"input_ids": row, "attention_mask": [1] * length, "labels": list(row)} for row in rows]
+
+
+class Parts(IterableDataset):
+    """A data set in parts that never lie in memory together: `read(part)` gives a part's rows, in its order.
+
+    A resumed training passes over what it has seen, part by part.
+    """
+
+    def __init__(self, parts: Sequence, read: Callable[[object], Sequence[dict]]):
+        self.parts, self.read = parts, read
+
+    def __iter__(self) -> Iterator[dict]:
+        """Yield the rows of all parts in order."""
+        for part in self.parts:
+            yield from self.read(part)
+
+
+def use_bf16(precision: str, device: str = "") -> bool:
+    """Return whether to train under bf16 autocast.
+
+    `auto`: on GPUs that support it, and on a processor where a bf16 product is measured to be clearly faster than
+    an fp32 one: instruction flags do not tell (`tests/benchmarks/benchmark_training.py`).
+    """
+    if precision not in {"fp32", "bf16", "auto"}:
+        raise ValueError(f"precision={precision!r}: expected fp32, bf16 or auto")
+    if precision != "auto":
+        return precision == "bf16"
+    if device != "cpu" and torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported()
+    if device != "cpu" and torch.backends.mps.is_available():
+        return False
+    return _product_seconds(torch.float32) > 1.3 * _product_seconds(torch.bfloat16)
+
+
+def _product_seconds(dtype: torch.dtype, size: int = 768, tries: int = 5) -> float:
+    """Return the shortest time of a square matrix product on this processor."""
+    a = torch.ones(size, size, dtype=dtype)
+    seconds = []
+    for _ in range(tries):
+        started = time.perf_counter()
+        a @ a
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
+
+
+class _LossTrainer(Trainer):
+    """The stock Trainer with a loss and a validation score of the caller's."""
+
+    own_loss: Callable | None = None
+    own_score: Callable | None = None
+
+    def _get_train_sampler(self, train_dataset=None):
+        """Group rows by all of their tokens: the stock sampler looks at the inputs alone and pads the targets."""
+        rows = train_dataset if train_dataset is not None else self.train_dataset
+        if self.args.train_sampling_strategy != "group_by_length":
+            return super()._get_train_sampler(train_dataset)
+        lengths = [len(row["input_ids"]) + LABEL_COST * len(row.get("labels", ())) for row in rows]
+        return LengthGroupedSampler(self.args.train_batch_size * self.args.gradient_accumulation_steps, lengths=lengths)
+
+    def evaluation_loop(self, *arguments, **keywords):
+        """Add the caller's score to what a validation gives, before anything is logged or chosen by it."""
+        output = super().evaluation_loop(*arguments, **keywords)
+        if self.own_score is not None:
+            output.metrics["eval_score"] = float(self.own_score(self.accelerator.unwrap_model(self.model)))
+        return output
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        """Return the caller's loss, or the model's."""
+        if self.own_loss is None:
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        value = self.own_loss(model, inputs, num_items_in_batch)
+        return (value, {}) if return_outputs else value
+
+
+class _Log(TrainerCallback):
+    """Print one plain line a validation, which reads well in a notebook and in a log file."""
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Start the clock."""
+        self.started, self.first = time.monotonic(), state.global_step
+        if state.global_step:
+            print(f"resuming after update {state.global_step}", flush=True)
+
+    def on_evaluate(self, args, state, control, metrics, **kwargs):
+        """Print update, losses, speed and time left."""
+        done = state.global_step - self.first
+        spent = time.monotonic() - self.started
+        left = (state.max_steps - state.global_step) * spent / max(done, 1)
+        scored = f"  dev score {metrics['eval_score']:.4f}" if "eval_score" in metrics else ""
+        train = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), math.nan)
+        print(
+            f"update {state.global_step:6} of {state.max_steps}  train loss {train:.3f}  "
+            f"dev loss {metrics['eval_loss']:.3f}{scored}  {spent / 60:.1f} min, about {left / 60:.0f} left",
+            flush=True,
+        )
+
+
+@contextmanager
+def _quiet():
+    """Silence the library's warnings: at the end it calls tied weights, which are saved once, missing keys."""
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+class _Clock:
+    """Add up the wall time of all attempts of a training, in a file beside its checkpoints."""
+
+    def __init__(self, folder: Path):
+        self.path = folder / "seconds.json"
+        self.seconds = json.loads(self.path.read_text()) if self.path.exists() else 0.0
+
+    def __enter__(self):
+        """Start."""
+        self.started = time.monotonic()
+        return self
+
+    def __exit__(self, *error):
+        """Stop, also when the training stops with an error."""
+        self.seconds += time.monotonic() - self.started
+        with atomic(self.path) as temporary:
+            temporary.write_text(json.dumps(self.seconds))
+
+
+def _arguments(folder: Path, settings: Settings, precision: str, streamed: bool, scored: bool) -> TrainingArguments:
+    """Translate our settings."""
+    often = {"eval_strategy": "steps", "save_strategy": "steps"} | dict.fromkeys(
+        ("eval_steps", "save_steps", "logging_steps"), settings.evaluate_every
+    )
+    once = dict.fromkeys(("eval_strategy", "save_strategy", "logging_strategy"), "epoch")
+    return TrainingArguments(
+        output_dir=str(folder),
+        learning_rate=settings.learning_rate,
+        per_device_train_batch_size=settings.batch_size,
+        per_device_eval_batch_size=4 * settings.batch_size,
+        gradient_accumulation_steps=settings.accumulation,
+        num_train_epochs=settings.epochs,
+        max_steps=settings.updates or -1,
+        warmup_steps=settings.warmup_updates,
+        lr_scheduler_type="linear",
+        max_grad_norm=settings.max_gradient_norm,
+        weight_decay=settings.weight_decay,
+        adam_beta1=settings.beta1,
+        adam_beta2=settings.beta2,
+        label_smoothing_factor=settings.label_smoothing,
+        train_sampling_strategy="random" if streamed else "group_by_length",
+        bf16=precision == "bf16",
+        # bf16 on a machine without an accelerator has to be asked for.
+        use_cpu=settings.device == "cpu" or not torch.accelerator.is_available(),
+        ddp_find_unused_parameters=settings.find_unused_parameters,
+        include_num_input_tokens_seen="non_padding",
+        seed=settings.seed,
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_score" if scored else "eval_loss",
+        greater_is_better=scored,
+        save_total_limit=2,
+        remove_unused_columns=False,
+        disable_tqdm=True,
+        report_to="none",
+        dataloader_pin_memory=torch.cuda.is_available(),
+        **(often if settings.evaluate_every else once),
+    )
+
+
+def _report(trainer: Trainer, seconds: float, precision: str) -> FitReport:
+    """Collect what the training did."""
+    state = trainer.state
+    curve = [
+        {"update": entry["step"], "epoch": round(entry["epoch"], 3), name: entry[key]}
+        for entry in state.log_history
+        for key, name in (("loss", "train_loss"), ("eval_loss", "dev_loss"), ("eval_score", "dev_score"))
+        if key in entry
+    ]
+    best = state.best_global_step
+    dev_losses = {entry["update"]: entry["dev_loss"] for entry in curve if "dev_loss" in entry}
+    dev_scores = {entry["update"]: entry["dev_score"] for entry in curve if "dev_score" in entry}
+    last = [entry["train_loss"] for entry in curve if "train_loss" in entry]
+    return FitReport(
+        updates=state.global_step,
+        best_update=best,
+        best_dev_loss=dev_losses[best],
+        best_dev_score=dev_scores.get(best),
+        train_loss=last[-1] if last else math.nan,
+        tokens=int(state.num_input_tokens_seen),
+        wall_time_seconds=round(seconds, 1),
+        precision=precision,
+        device=str(trainer.args.device),
+        curve=curve,
+    )
+
+
+def as_record(report: FitReport) -> dict:
+    """Return what `metrics.json` holds of a training, without the curve."""
+    return {key: value for key, value in asdict(report).items() if key != "curve"}

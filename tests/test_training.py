@@ -1,0 +1,195 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from transformers import DataCollatorForSeq2Seq
+
+from lib import training
+from lib.data import load
+from lib.data.examples import step_examples
+from lib.models import load_seq2seq
+from lib.training import IGNORED, Parts, Settings, encode, fit, pack, use_bf16
+
+SETTINGS = Settings(learning_rate=3e-3, updates=12, evaluate_every=4, precision="fp32", device="cpu")
+
+
+@pytest.fixture
+def tiny():
+    return load_seq2seq("tiny", dropout=0.1)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    _, tokenizer = load_seq2seq("tiny")
+    examples = [step_examples(load("openpi-c", split, "sample")) for split in ("train", "dev")]
+    return tuple(encode(tokenizer, some, 128, 100) for some in examples)
+
+
+def collate(tiny, rows):
+    model, tokenizer = tiny
+    return DataCollatorForSeq2Seq(tokenizer, model=model, label_pad_token_id=IGNORED)(rows)
+
+
+def test_labels_end_with_the_end_token_and_start_without_a_begin_token(tiny):
+    _, tokenizer = tiny
+    example = step_examples(load("openpi-c", "train", "sample"))[0]
+    (row,) = encode(tokenizer, [example], 128, 300)
+    assert row["labels"][-1] == tokenizer.eos_token_id
+    assert tokenizer.bos_token_id not in row["labels"]
+    assert tokenizer.decode(row["labels"][:-1]) == example.target
+    (cut,) = encode(tokenizer, [example], 128, 10)
+    assert cut["labels"] == [*row["labels"][:9], tokenizer.eos_token_id]
+    (short,) = encode(tokenizer, [example], 12, 10)
+    assert tokenizer.decode(short["input_ids"], skip_special_tokens=True).endswith("Now, what happens?")
+
+
+def test_loss_at_the_first_step_equals_a_hand_computed_one_without_padding(tiny, rows):
+    model, _ = tiny
+    model.eval()
+    batch = collate(tiny, [dict(row) for row in rows[0][:3]])
+    assert (batch["labels"] == IGNORED).any()
+    with torch.no_grad():
+        loss = model(**batch).loss.item()
+        total = count = 0
+        for row in rows[0][:3]:
+            start = [model.config.decoder_start_token_id, *row["labels"][:-1]]
+            logits = model(torch.tensor([row["input_ids"]]), decoder_input_ids=torch.tensor([start])).logits[0]
+            chosen = logits.log_softmax(-1)[torch.arange(len(start)), torch.tensor(row["labels"])]
+            total, count = total - chosen.sum().item(), count + len(start)  # the end token counts
+    assert loss == pytest.approx(total / count, abs=1e-4)
+
+
+def test_fit_keeps_the_best_checkpoint_and_reports(tiny, rows, tmp_path, capsys):
+    model, tokenizer = tiny
+    scores = iter([0.1, 0.9, 0.2])
+    weights = []
+
+    def score(net):
+        weights.append(net.model.shared.weight.detach().clone())
+        return next(scores)
+
+    report = fit(model, tokenizer, *rows, tmp_path, SETTINGS, score=score)
+    assert (report.updates, report.best_update, report.best_dev_score) == (12, 8, 0.9)
+    assert torch.equal(model.model.shared.weight, weights[1])
+    assert [e["update"] for e in report.curve if "dev_loss" in e] == [4, 8, 12]
+    assert report.train_loss < 7
+    assert report.tokens > 12 * 8 * 10
+    assert report.device == "cpu"
+    printed = capsys.readouterr().out.strip().splitlines()
+    assert len(printed) == 3
+    assert "dev score 0.9000" in printed[1]
+    json.dumps(training.as_record(report))
+
+
+def test_without_a_score_the_dev_loss_chooses(tiny, rows, tmp_path):
+    report = fit(*tiny, *rows, tmp_path, SETTINGS)
+    losses = {entry["update"]: entry["dev_loss"] for entry in report.curve if "dev_loss" in entry}
+    assert report.best_update == min(losses, key=losses.get)
+    assert report.best_dev_score is None
+
+
+class Killed(Exception):
+    pass
+
+
+def test_a_killed_training_that_is_resumed_ends_like_an_undisturbed_one(rows, tmp_path, capsys):
+    """Killed in the middle of an epoch (8 updates each), between two checkpoints."""
+    undisturbed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "a", SETTINGS)
+    calls = 0
+
+    def dies(model, batch, number):
+        nonlocal calls
+        calls += 1
+        if calls == 7:
+            raise Killed
+        return model(**batch, num_items_in_batch=number).loss
+
+    with pytest.raises(Killed):
+        fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", SETTINGS, loss=dies)
+    resumed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", SETTINGS)
+    assert "resuming after update 4" in capsys.readouterr().out
+    assert resumed.train_loss == pytest.approx(undisturbed.train_loss, abs=1e-6)
+    assert resumed.best_dev_loss == pytest.approx(undisturbed.best_dev_loss, abs=1e-6)
+    assert resumed.tokens == undisturbed.tokens
+    assert resumed.wall_time_seconds > 0
+
+
+def test_a_custom_loss_is_the_one_that_is_minimised(tiny, rows, tmp_path):
+    def loss(model, batch, number):
+        return 0.0 * model(**batch).loss + model.model.shared.weight.square().sum()
+
+    model, tokenizer = tiny
+    before = model.model.shared.weight.square().sum().item()
+    fit(model, tokenizer, *rows, tmp_path, SETTINGS, loss=loss)
+    assert model.model.shared.weight.square().sum().item() < 0.95 * before
+
+
+def test_grouping_by_length_pads_less_than_chance_and_gives_every_row_once(tiny, rows, tmp_path):
+    model, tokenizer = tiny
+    many = rows[0] * 6
+    trainer = training._LossTrainer(
+        model=model, args=training._arguments(tmp_path, SETTINGS, "fp32", False, False), train_dataset=many,
+        eval_dataset=rows[1], data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
+    )  # fmt: skip
+    order = list(trainer._get_train_sampler(many))
+    assert sorted(order) == list(range(len(many)))
+
+    def padding(indices):
+        batches = DataLoader(
+            [many[i] for i in indices], batch_size=8, collate_fn=lambda b: [len(row["labels"]) for row in b]
+        )
+        padded = sum(max(lengths) * len(lengths) for lengths in batches)
+        return 1 - sum(len(row["labels"]) for row in many) / padded
+
+    assert padding(order) < 0.7 * padding(range(len(many)))
+
+
+def test_early_stopping_stops(tiny, rows, tmp_path):
+    report = fit(*tiny, *rows, tmp_path, replace(SETTINGS, updates=40, patience=2), score=lambda model: 0.5)
+    assert report.updates == 12  # the first is the best, two more are no better
+
+
+def test_parts_are_read_one_after_the_other_and_a_resumed_training_passes_over_what_it_saw(rows, tmp_path):
+    train, dev = rows
+    read = []
+
+    def part(number):
+        read.append(number)
+        return train[16 * number : 16 * number + 16]
+
+    whole = fit(*load_seq2seq("tiny"), Parts([0, 1, 2], part), dev, tmp_path / "a", replace(SETTINGS, updates=6))
+    assert read == [0, 1, 2]
+    calls = 0
+
+    def dies(model, batch, number):
+        nonlocal calls
+        calls += 1
+        if calls == 6:
+            raise Killed
+        return model(**batch, num_items_in_batch=number).loss
+
+    with pytest.raises(Killed):
+        fit(*load_seq2seq("tiny"), Parts([0, 1, 2], part), dev, tmp_path / "b", replace(SETTINGS, updates=6), loss=dies)
+    resumed = fit(*load_seq2seq("tiny"), Parts([0, 1, 2], part), dev, tmp_path / "b", replace(SETTINGS, updates=6))
+    assert resumed.train_loss == pytest.approx(whole.train_loss, abs=1e-6)
+
+
+def test_packing_fills_rows_and_drops_only_the_rest():
+    packed = pack([[1, 2, 3], [4, 5], [6, 7]], 3)
+    assert [row["input_ids"] for row in packed] == [[1, 2, 3], [4, 5, 6]]
+    assert packed[0]["labels"] == [1, 2, 3]
+    assert pack([[1]], 3) == []
+
+
+def test_precision_is_checked_and_auto_takes_what_is_faster(monkeypatch):
+    assert use_bf16("bf16")
+    assert not use_bf16("fp32")
+    with pytest.raises(ValueError, match="precision='fp16'"):
+        use_bf16("fp16")
+    for bf16_seconds, expected in ((0.5, True), (0.9, False)):
+        monkeypatch.setattr(
+            training, "_product_seconds", lambda dtype, s=bf16_seconds: s if dtype is torch.bfloat16 else 1.0
+        )
+        assert use_bf16("auto", "cpu") is expected
