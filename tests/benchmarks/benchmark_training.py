@@ -60,7 +60,7 @@ def main():
     speeds = {}
     for name, order in (("shuffled", shuffled), ("grouped by length", grouped)):
         speeds[name] = tokens_per_second(model, batches(rows, order, collator))
-        print(f"{name:18} padding {padding_share(rows, order):.1%} of target positions, {speeds[name]:.0f} tokens/s")
+        print(f"{name:18} padding {padding_share(rows, order):.1%} of targets, {speeds[name]:.0f} tokens/s")
     print(f"grouping: {speeds['grouped by length'] / speeds['shuffled']:.2f}x")
     bf16 = tokens_per_second(model, batches(rows, grouped, collator), bf16=True)
     ratio = bf16 / speeds["grouped by length"]
