@@ -64,9 +64,8 @@ def main():
     print(f"grouping: {speeds['grouped by length'] / speeds['shuffled']:.2f}x")
     bf16 = tokens_per_second(model, batches(rows, grouped, collator), bf16=True)
     ratio = bf16 / speeds["grouped by length"]
-    print(
-        f"bf16 autocast {bf16:.0f} tokens/s, {ratio:.2f}x of fp32; `auto` takes {'bf16' if use_bf16('auto') else 'fp32'}"
-    )
+    taken = "bf16" if use_bf16("auto") else "fp32"
+    print(f"bf16 autocast {bf16:.0f} tokens/s, {ratio:.2f}x of fp32; `auto` takes {taken}")
     prompts = [example.prompt for example in step_examples(load("openpi-c", "dev"))[:24]]
     seconds, texts = {}, {}
     for size in (1, 24):
