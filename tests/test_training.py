@@ -94,20 +94,25 @@ class Killed(Exception):
     pass
 
 
-def test_a_killed_training_that_is_resumed_ends_like_an_undisturbed_one(rows, tmp_path, capsys):
-    """Killed in the middle of an epoch (8 updates each), between two checkpoints."""
-    undisturbed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "a", SETTINGS)
+def dies_at(call):
+    """Return the model's own loss, which raises at its n-th call."""
     calls = 0
 
-    def dies(model, batch, number):
+    def loss(model, batch, number):
         nonlocal calls
         calls += 1
-        if calls == 7:
+        if calls == call:
             raise Killed
         return model(**batch, num_items_in_batch=number).loss
 
+    return loss
+
+
+def test_a_killed_training_that_is_resumed_ends_like_an_undisturbed_one(rows, tmp_path, capsys):
+    """Killed in the middle of an epoch (8 updates each), between two checkpoints."""
+    undisturbed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "a", SETTINGS)
     with pytest.raises(Killed):
-        fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", SETTINGS, loss=dies)
+        fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", SETTINGS, loss=dies_at(7))
     resumed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", SETTINGS)
     assert "resuming after update 4" in capsys.readouterr().out
     assert resumed.train_loss == pytest.approx(undisturbed.train_loss, abs=1e-6)
@@ -161,17 +166,15 @@ def test_parts_are_read_one_after_the_other_and_a_resumed_training_passes_over_w
 
     whole = fit(*load_seq2seq("tiny"), Parts([0, 1, 2], part), dev, tmp_path / "a", replace(SETTINGS, updates=6))
     assert read == [0, 1, 2]
-    calls = 0
-
-    def dies(model, batch, number):
-        nonlocal calls
-        calls += 1
-        if calls == 6:
-            raise Killed
-        return model(**batch, num_items_in_batch=number).loss
-
     with pytest.raises(Killed):
-        fit(*load_seq2seq("tiny"), Parts([0, 1, 2], part), dev, tmp_path / "b", replace(SETTINGS, updates=6), loss=dies)
+        fit(
+            *load_seq2seq("tiny"),
+            Parts([0, 1, 2], part),
+            dev,
+            tmp_path / "b",
+            replace(SETTINGS, updates=6),
+            loss=dies_at(6),
+        )
     resumed = fit(*load_seq2seq("tiny"), Parts([0, 1, 2], part), dev, tmp_path / "b", replace(SETTINGS, updates=6))
     assert resumed.train_loss == pytest.approx(whole.train_loss, abs=1e-6)
 
