@@ -37,6 +37,11 @@ def sources(wildcards) -> list[str]:
     return follow([f"notebooks/{wildcards.notebook}.ipynb", *library])
 
 
+def upstream(wildcards) -> list[str]:
+    """Return the manifests of the runs whose outputs a run's parameters name."""
+    return follow([manifest(PLAN[read]) for read in PLAN[wildcards.notebook, wildcards.run].reads])
+
+
 localrules:
     all,
 
@@ -51,6 +56,7 @@ rule notebook:
     """Make one run of one notebook."""
     input:
         sources,
+        upstream,
     output:
         f"outputs/{PROFILE}/{{notebook}}/{{run}}/manifest-{{digest}}.json",
     wildcard_constraints:

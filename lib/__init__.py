@@ -8,15 +8,20 @@
 `data`             public files by name, commit and hash; procedures as frozen dataclasses
 `sample`           our own small procedures, in exactly the public formats
 `text`             state change <-> sentence, prompts, generated text -> sentences
+`votes`            judgements of annotators, one JSON line each
+`annotation`       the interface that collects them in JupyterLab
+`cleaning`         votes -> stages -> cleaned data; agreement; what a release did
 `metrics`          original F1, cluster-based F1, BCubed
 `models`           sequence-to-sequence models by name; packages with pretrained weights
 `training`         one `fit` on the Hugging Face Trainer
 `decoding`         batched generation, split into sentences and counted
 `baselines`        the majority-template baseline
 `evaluation`       what is chosen on dev: checkpoint, decoding, templates
-`audit`            what the data sets hold: counts, distributions, round trips
+`audit`            what the data sets hold: counts, issues, distributions, round trips
+`heuristics`       where cleaning may be needed, without an annotator
 `tables`           rows of the papers' tables, with ours beside them
 `plots`            one function a figure
+`pictures`         procedures drawn as text
 =================  ==========================================================================
 """
 

@@ -1,4 +1,4 @@
-"""What the data sets hold: `counts` (Table 1), `distributions`, `field_problems`, `round_trip`, `cluster_agreement`.
+"""What the data sets hold: `counts` (Table 1), `issues` (sec. 2), `distributions`, `field_problems`, and more.
 
 Nothing here returns text of the data: counts and shares only, so that results can be published.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from lib import cleaning, results
 from lib.data import Procedure, StateChange, fetch, read_scored
 from lib.data import load as load_split
 from lib.data.lines import read_jsonl
@@ -21,6 +22,12 @@ from lib.text import parse_sentence
 GOLD_CLUSTERS = {
     "public": "released clusters of OpenPI-C test",
     "sample": "20 sample steps clustered by hand",
+}
+#: Stage -> the paper's row.
+ISSUES = {
+    "procedure": "stage 1, procedures",
+    "step": "stage 2, steps",
+    "change": "stage 3, state changes",
 }
 ARTICLES = ("the ", "a ", "an ")
 
@@ -41,6 +48,31 @@ def counts(procedures: dict[str, list[Procedure]]) -> pd.DataFrame:
     """Return the numbers of procedures, steps and state changes: the paper's Table 1, a row a split."""
     rows = {name: count(split) for name, split in procedures.items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["procedures", "steps", "state changes"])
+
+
+def issues(procedures: dict[str, list[Procedure]]) -> pd.DataFrame:
+    """Return the rates of the three kinds of issues, in percent, as the release bounds them; the paper's beside them.
+
+    See `lib.cleaning.bounds`: what is missing from the release is known, at which stage it was dropped often is not.
+
+    Returns
+    -------
+    DataFrame
+        A row a stage, columns `paper` and the bounds of every split and of all together.
+    """
+    counted = {
+        split: cleaning.bounds(
+            procedures[f"openpi/{split}"],
+            cleaning.derive_decisions(procedures[f"openpi/{split}"], procedures[f"openpi-c/{split}"]),
+        )
+        for split in SPLITS
+    }
+    counted["all"] = sum(counted.values())
+    frame = pd.DataFrame({"paper": [results.published("cleaning", row, "dropped").printed for row in ISSUES.values()]})
+    for split, counts in counted.items():
+        for bound, share in cleaning.shares(counts).items():
+            frame[f"{split}, {bound}"] = 100 * share.to_numpy()
+    return frame.set_axis(list(ISSUES), axis=0)
 
 
 def distributions(procedures: dict[str, list[Procedure]]) -> pd.DataFrame:

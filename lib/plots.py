@@ -1,9 +1,11 @@
 """One function a figure; each returns a Matplotlib Figure and draws nothing by itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
 from matplotlib.ticker import MaxNLocator
 
 # Two data sets, the same two colours in every figure (readable in grey and with colour blindness).
@@ -69,3 +71,44 @@ def loss_curve(curve: Sequence[dict]) -> Figure:
     axis.spines[["top"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=8)
     return figure
+
+
+def flow_chart(flow: pd.DataFrame, titles: Mapping[str, str]) -> Figure:
+    """Draw what is left after each stage of cleaning down the middle, and what was dropped at each to the right.
+
+    Parameters
+    ----------
+    flow : DataFrame
+        Rows `raw`, then a stage a row, then `rules`; columns procedures, steps, state changes. See
+        `lib.cleaning.flow`.
+    titles : mapping
+        Row -> what was dropped there.
+    """
+    figure = Figure(figsize=(8.2, 1.25 * len(flow)), layout="constrained")
+    axis = figure.subplots()
+    axis.set(xlim=(0, 10), ylim=(-len(flow) + 0.45, 0.55))
+    axis.axis("off")
+    arrow = {"arrowstyle": "-|>", "color": "#555555", "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+    for place, (name, left) in enumerate(flow.iterrows()):
+        title = {0: "Raw data", len(flow) - 1: "Cleaned data"}.get(place, "What is left")
+        _box(axis, 0.2, -place, 4.6, title, left, "#1f77b4")
+        if place:
+            gone = flow.iloc[place - 1] - left
+            axis.annotate("", (2.5, -place + 0.33), (2.5, -place + 0.67), arrowprops=arrow)
+            axis.annotate("", (5.2, -place + 0.5), (2.5, -place + 0.5), arrowprops=arrow)
+            _box(axis, 5.2, -place + 0.5, 4.6, titles[name], gone, "#d62728")
+    return figure
+
+
+def _box(axis, x: float, y: float, width: float, title: str, numbers: pd.Series, colour: str) -> None:
+    """Draw one box of a flow chart with a title and three counts."""
+    height = 0.66 if colour == "#1f77b4" else 0.56
+    axis.add_patch(
+        FancyBboxPatch(
+            (x, y - height / 2), width, height, boxstyle="round,pad=0,rounding_size=0.08", linewidth=1.2,
+            edgecolor=colour, facecolor=f"{colour}14", mutation_aspect=1,
+        )
+    )  # fmt: skip
+    counts = "   ".join(f"{value:,} {kind}" for kind, value in numbers.items())
+    axis.text(x + width / 2, y + 0.12, title, ha="center", va="center", fontsize=9, weight="bold")
+    axis.text(x + width / 2, y - 0.13, counts, ha="center", va="center", fontsize=8)

@@ -47,6 +47,13 @@ class PlannedRun:
         profile = str(self.parameters["profile"])
         return run_dir(profile, self.notebook, self.run) / results.manifest_name(self.parameters)
 
+    @property
+    def reads(self) -> list[tuple[str, str]]:
+        """Return notebook and run of every parameter that names another run's folder, `outputs/...`."""
+        start = f"outputs/{self.parameters['profile']}/"
+        values = [value for value in self.parameters.values() if isinstance(value, str) and value.startswith(start)]
+        return [tuple(value.removeprefix(start).split("/")[:2]) for value in values]
+
 
 def plan(profile: str) -> list[PlannedRun]:
     """Return every run of a profile, in the notebooks' order, after checking all of its parameter files.
@@ -63,7 +70,16 @@ def plan(profile: str) -> list[PlannedRun]:
     files = sorted(folder.glob("*/*.yaml"))
     if not files:
         raise ValueError(f"{shown(folder)} holds no run: add a file like {shown(folder)}/01_data_audit/audit.yaml")
-    return [PlannedRun(path.parent.name, path.stem, resolve(profile, path.parent.name, path.stem)) for path in files]
+    runs = [PlannedRun(path.parent.name, path.stem, resolve(profile, path.parent.name, path.stem)) for path in files]
+    known_runs = {(planned.notebook, planned.run) for planned in runs}
+    for planned in runs:
+        for notebook, run in planned.reads:
+            if (notebook, run) not in known_runs or notebook >= planned.notebook:
+                raise ValueError(
+                    f"{shown(folder)}/{planned.notebook}/{planned.run}.yaml reads outputs/{profile}/{notebook}/{run}, "
+                    f"which no run of a lower notebook writes; runs: {', '.join(f'{n}/{r}' for n, r in known_runs)}"
+                )
+    return runs
 
 
 def resolve(profile: str, notebook: str, run: str) -> dict[str, object]:

@@ -14,6 +14,21 @@ def test_counts_of_the_sample(procedures):
     assert counts.loc["openpi-c/test"].tolist() == [6, 27, 111]
 
 
+def test_the_papers_rates_of_issues_stand_beside_what_the_release_bounds(procedures):
+    issues = audit.issues(procedures)
+    assert issues["paper"].tolist() == ["15", "7.4", "32"]
+    # Planted: 3 of 28 texts, and one procedure that is too short afterwards.
+    assert issues.loc["procedure", "all, at most"] == pytest.approx(100 * 4 / 28)
+    assert (issues.filter(like="at least").to_numpy() <= issues.filter(like="at most").to_numpy()).all()
+
+
+@pytest.mark.real_data
+def test_the_release_bounds_the_third_stage_closely():
+    issues = audit.issues(audit.load("public"))
+    assert issues.loc["change", "all, at least"] == pytest.approx(31.5, abs=0.05)
+    assert issues.loc["change", "all, at most"] == pytest.approx(34.7, abs=0.05)
+
+
 def test_planted_oddities_are_counted(procedures):
     problems = audit.field_problems(procedures)
     assert problems.loc["openpi/train"].tolist() == [2, 2, 0, 3, 1, 0]
@@ -21,7 +36,7 @@ def test_planted_oddities_are_counted(procedures):
 
 
 def test_unknown_data_is_refused_and_never_replaced_by_the_sample(cache):
-    with pytest.raises(ValueError, match="data='real': expected public or sample"):
+    with pytest.raises(ValueError, match="data='real': expected public, sample, or a folder"):
         audit.load("real")
     with pytest.raises(FileNotFoundError, match="OPENPI_DATA is set"):
         audit.load("public")

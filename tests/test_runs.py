@@ -162,3 +162,18 @@ def test_a_changed_parameter_or_default_is_another_manifest(project):
     project()
     assert runs.plan("smoke")[0].manifest == before
     shutil.rmtree(before.parent, ignore_errors=True)
+
+
+def test_a_run_that_reads_another_runs_folder_waits_for_it():
+    reads = {(run.notebook, run.run): run.reads for run in runs.plan("smoke")}
+    assert reads["03_baselines", "bart"] == [("02_cleaning", "cleaning")]
+    assert reads["01_data_audit", "audit"] == []
+
+
+@pytest.mark.parametrize("name", ["outputs/smoke/01_other/one", "outputs/smoke/01_tiny/one"])
+def test_a_folder_that_no_lower_run_writes_is_refused(project, name):
+    project(run=f"name: {name}\n")
+    with pytest.raises(
+        ValueError, match="one.yaml reads .*, which no run of a lower notebook writes; runs: 01_tiny/one"
+    ):
+        runs.plan("smoke")

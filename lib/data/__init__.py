@@ -4,7 +4,7 @@
 Real data and the bundled sample never stand in for one another: the sample is `root=lib.paths.SAMPLE`.
 """
 
-from lib.data.procedures import Procedure, Rejected, Step, load, load_openpi, load_openpi_c, step_id
+from lib.data.procedures import Procedure, Rejected, Step, load, load_openpi, load_openpi_c, load_splits, step_id
 from lib.data.registry import FILES, fetch, missing_files
 from lib.data.scoring import ScoredFile, align, from_procedures, read_scored
 from lib.data.steps import MultiChoice, NextStep, load_steps
@@ -12,5 +12,6 @@ from lib.text import StateChange
 
 __all__ = [
     "FILES", "MultiChoice", "NextStep", "Procedure", "Rejected", "ScoredFile", "StateChange", "Step", "align", "fetch",
-    "from_procedures", "load", "load_openpi", "load_openpi_c", "load_steps", "missing_files", "read_scored", "step_id",
+    "from_procedures", "load", "load_openpi", "load_openpi_c", "load_splits", "load_steps", "missing_files",
+    "read_scored", "step_id",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lib.data.lines import read_jsonl, require
 from lib.data.registry import fetch
-from lib.paths import SAMPLE
+from lib.paths import ROOT, SAMPLE, shown
 from lib.text import StateChange, parse_sentence, to_sentence
 
 SPLITS = ("train", "dev", "test")
@@ -135,18 +135,54 @@ def load_openpi(
 
 
 def load(dataset: str, split: str, data: str = "public", preset: str = "released") -> list[Procedure]:
-    """Return a split of `openpi` or `openpi-c`, of the public data or of the bundled sample."""
+    """Return a split of `openpi` or `openpi-c`, of the public data, the bundled sample or a folder; see `root_of`."""
     loaders = {"openpi": load_openpi, "openpi-c": load_openpi_c}
     if dataset not in loaders:
         raise ValueError(f"dataset={dataset!r}: expected one of {', '.join(loaders)}")
     return loaders[dataset](split, preset, root=root_of(data))
 
 
+def load_splits(dataset: str, data: str = "public", preset: str = "released") -> dict[str, list[Procedure]]:
+    """Return the splits that there are: all three of the public data and the sample, those that a folder has.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a folder has none, naming the file that was looked for.
+    """
+    root = root_of(data)
+    places = {"openpi": "openpi/gold/{}/id_answers.jsonl", "openpi-c": "openpi-c/{}.jsonl"}
+    chosen = SPLITS if root is None else [s for s in SPLITS if (root / places[dataset].format(s)).exists()]
+    if not chosen:
+        raise FileNotFoundError(f"{shown(root)} has no {dataset} data: {places[dataset].format('train')} is not there")
+    return {split: load(dataset, split, data, preset) for split in chosen}
+
+
 def root_of(data: str) -> Path | None:
-    """Return the folder of the sample, or None for the public data; one never stands in for the other."""
-    if data not in {"public", "sample"}:
-        raise ValueError(f"data={data!r}: expected public or sample")
-    return SAMPLE if data == "sample" else None
+    """Return the folder of some data, None for the public data; one never stands in for the other.
+
+    Parameters
+    ----------
+    data : str
+        `public`, `sample`, or a folder laid out like the data cache; relative to the project, `outputs/...` for what
+        an earlier notebook wrote.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these.
+    FileNotFoundError
+        If there is no such folder.
+    """
+    if data in {"public", "sample"}:
+        return SAMPLE if data == "sample" else None
+    if "/" not in data:
+        raise ValueError(f"data={data!r}: expected public, sample, or a folder (with a slash in it)")
+    folder = ROOT / Path(data).expanduser()
+    if not folder.is_dir():
+        hint = "; an earlier notebook makes it: make reproduce" if data.startswith("outputs/") else ""
+        raise FileNotFoundError(f"data={data!r}: there is no folder {shown(folder)}{hint}")
+    return folder
 
 
 def step_id(url: str, number: int) -> str:

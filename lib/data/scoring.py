@@ -74,6 +74,12 @@ def references(dataset: str, split: str, data: str = "public") -> ScoredFile:
     return from_procedures(load(dataset, split, data))
 
 
+def name_of(dataset: str, split: str, data: str = "public") -> str:
+    """Return how signatures name some data: `openpi-c/test` is the public split, anything else has its folder first."""
+    own = f"{dataset}/{split}"
+    return own if data == "public" else f"{Path(data).name}/{own}"
+
+
 def from_predictions(procedures: Sequence[Procedure], predictions: Sequence[Sequence[Sequence[str]]]) -> ScoredFile:
     """Return predictions (procedure, step, sentences) by step id."""
     return ScoredFile(

@@ -2,5 +2,6 @@
 
 The folder is laid out like the data cache: give it to the loaders as `root=lib.paths.SAMPLE`. `build.py` makes the
 other files: `openpi/` raw with planted problems, `openpi-c/` without them, `problems.jsonl` (what was planted),
-`clusters.jsonl` (20 steps whose sentences were clustered by hand, in the format of `test.jsonl.clustered`).
+`clusters.jsonl` (20 steps whose sentences were clustered by hand, in the format of `test.jsonl.clustered`), and
+`votes.jsonl` (made-up votes of three annotators, which drop the planted problems).
 """

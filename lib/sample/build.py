@@ -2,6 +2,7 @@
 
 import html
 import json
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from lib.results import atomic
 from lib.text import StateChange, to_sentence
 
 PLANTED = {"uncertain", "impossible"}
+ANNOTATORS = ("ana", "ben", "cleo")
 MINIMUM_STEPS = 3  # of a cleaned procedure (OpenPI-C paper, appendix B)
 
 
@@ -27,6 +29,7 @@ def build(target: Path = SAMPLE) -> list[Path]:
         written.append(_write(target / "openpi-c" / f"{split}.jsonl", _openpi_c_rows(chosen)))
     written.append(_write(target / "problems.jsonl", _problem_rows(procedures)))
     written.append(_write(target / "clusters.jsonl", _cluster_rows(procedures)))
+    written.append(_write(target / "votes.jsonl", _vote_rows(procedures)))
     return written
 
 
@@ -124,6 +127,42 @@ def _cluster_rows(procedures: list[dict]) -> Iterator[dict]:
                 "answers": [sentence for sentence, _ in labelled],
                 "answer_clusters": [order.setdefault(label, len(order)) for _, label in labelled],
             }
+
+
+def _vote_rows(procedures: list[dict]) -> Iterator[dict]:
+    """Yield made-up votes that drop the planted problems: three annotators, two for state changes, as in the paper.
+
+    Nobody is asked about what an earlier stage dropped. Some annotators dissent without changing the outcome; who
+    does is drawn from the item's id, so that building again gives the same file.
+    """
+    for procedure in procedures:
+        wrong = "problem" in procedure
+        yield from _three("procedure", procedure["url"], ("procedure", "not_procedure"), wrong)
+    for procedure in (procedure for procedure in procedures if "problem" not in procedure):
+        for number, step in enumerate(procedure["steps"], start=1):
+            yield from _three("step", f"{procedure['url']}||{number}", ("valid", "invalid"), "problem" in step)
+    for procedure in (procedure for procedure in procedures if "problem" not in procedure):
+        for number, step in enumerate(procedure["steps"], start=1):
+            for place, change in enumerate(step["changes"] if "problem" not in step else (), start=1):
+                yield from _two(f"{procedure['url']}||{number}||{place}", change[4] if len(change) > 4 else "certain")
+
+
+def _three(stage: str, item: str, choices: tuple[str, str], wrong: bool) -> Iterator[dict]:
+    """Yield three votes, the majority against a wrong item; on every fifth item one dissents."""
+    draw = zlib.crc32(item.encode())
+    for index, annotator in enumerate(ANNOTATORS):
+        dissents = draw % 5 == 0 and draw // 5 % 3 == index
+        yield {"stage": stage, "item": item, "annotator": annotator, "vote": choices[wrong != dissents]}
+
+
+def _two(item: str, verdict: str) -> Iterator[dict]:
+    """Yield two votes; of two that drop a change, every other time one says `certain`."""
+    draw = zlib.crc32(item.encode())
+    pair = (draw % 3, (draw + 1) % 3)
+    for place, index in enumerate(pair):
+        dissents = verdict != "certain" and draw // 3 % 2 == 0 and place == draw // 6 % 2
+        vote = "certain" if dissents else verdict
+        yield {"stage": "change", "item": item, "annotator": ANNOTATORS[index], "vote": vote}
 
 
 def _write(path: Path, rows: Iterable[dict]) -> Path:
