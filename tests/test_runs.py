@@ -173,7 +173,5 @@ def test_a_run_that_reads_another_runs_folder_waits_for_it():
 @pytest.mark.parametrize("name", ["outputs/smoke/01_other/one", "outputs/smoke/01_tiny/one"])
 def test_a_folder_that_no_lower_run_writes_is_refused(project, name):
     project(run=f"name: {name}\n")
-    with pytest.raises(
-        ValueError, match="one.yaml reads .*, which no run of a lower notebook writes; runs: 01_tiny/one"
-    ):
+    with pytest.raises(ValueError, match="one.yaml reads .*, which no run of a lower notebook writes"):
         runs.plan("smoke")
