@@ -14,9 +14,11 @@
 `metrics`          original F1, cluster-based F1, BCubed
 `models`           sequence-to-sequence models by name; packages with pretrained weights
 `training`         one `fit` on the Hugging Face Trainer
+`repetition`       a decoding rule: no state change twice
 `decoding`         batched generation, split into sentences and counted
 `baselines`        the majority-template baseline
 `evaluation`       what is chosen on dev: checkpoint, decoding, templates
+`strategies`       one model decoded in several ways
 `audit`            what the data sets hold: counts, issues, distributions, round trips
 `heuristics`       where cleaning may be needed, without an annotator
 `tables`           rows of the papers' tables, with ours beside them

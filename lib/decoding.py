@@ -9,9 +9,10 @@ import torch
 from tqdm import tqdm
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from lib.data.examples import step_examples
+from lib.data.examples import step_prompt
 from lib.data.procedures import Procedure
-from lib.text import split_answer
+from lib.repetition import NoRepeatedChange
+from lib.text import StateChange, parse_sentence, split_answer
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Decoding:
         Sample from the nucleus or the k best tokens; 0 for no sampling.
     no_repeat_ngram_size : int
         Forbid a second n-gram of this length; 0 in the paper. Small models loop in beam search without it.
+    no_repeated_change : bool
+        A rule of ours: forbid a state change that the output already holds, see `lib.repetition`.
     max_new_tokens : int
         Bound of an output; outputs that reach it are counted as truncated.
     max_input : int
@@ -41,6 +44,7 @@ class Decoding:
     top_p: float = 0.0
     top_k: int = 0
     no_repeat_ngram_size: int = 0
+    no_repeated_change: bool = False
     max_new_tokens: int = 400
     max_input: int = 512
     batch_size: int = 16
@@ -85,13 +89,15 @@ def predict(
     device: str = "",
     progress: bool | None = None,
     return_report: bool = False,
+    goal: bool = True,
+    states: bool = False,
 ) -> list[list[list[str]]] | tuple[list[list[list[str]]], DecodingReport]:
     """Return the predicted sentences of every step: procedure, step, sentences.
 
     Parameters
     ----------
     model, tokenizer
-        An encoder-decoder from `lib.models`, trained on the prompts of `lib.text.prompt`.
+        From `lib.models`, trained on the prompts of `lib.text.prompt`; either kind.
     procedures : sequence of Procedure
     decoding : Decoding, optional
     preset : {"released", "safe"}
@@ -103,6 +109,11 @@ def predict(
     progress : bool, optional
         Show a progress bar; default only in a terminal.
     return_report : bool
+    goal : bool
+        Whether prompts begin with the goal.
+    states : bool
+        `+ concat states`: past steps are followed by the changes that were predicted for them, so that decoding goes
+        in waves: step k of all procedures together, then step k + 1.
 
     Returns
     -------
@@ -111,16 +122,46 @@ def predict(
     """
     decoding = decoding or Decoding()
     started = time.monotonic()
-    examples = step_examples(procedures)
-    outputs = generate(model, tokenizer, [e.prompt for e in examples], decoding, seed, device, progress)
-    split = [split_answer(output.text, preset, return_report=True) for output in outputs]
-    by_step = iter([sentences for sentences, _ in split])
-    predictions = [[next(by_step) for _ in procedure.steps] for procedure in procedures]
+    outputs: list[list[Output]] = [[] for _ in procedures]
+    told: list[list[list[StateChange]]] = [[] for _ in procedures]
+    for wave in _waves(procedures) if states else [_all_steps(procedures)]:
+        prompts = [
+            step_prompt(procedures[place], index, goal, told[place] if states else None) for place, index in wave
+        ]
+        for (place, _), output in zip(
+            wave, generate(model, tokenizer, prompts, decoding, seed, device, progress), strict=True
+        ):
+            outputs[place].append(output)
+            told[place].append(_changes(output.text, preset))
+    predictions = [[split_answer(output.text, preset) for output in by_step] for by_step in outputs]
     if not return_report:
         return predictions
+    return predictions, _report([output for by_step in outputs for output in by_step], preset, started)
+
+
+def _all_steps(procedures: Sequence[Procedure]) -> list[tuple[int, int]]:
+    """Return place of the procedure and of the step, for every step."""
+    return [(place, index) for place, procedure in enumerate(procedures) for index in range(len(procedure.steps))]
+
+
+def _waves(procedures: Sequence[Procedure]) -> list[list[tuple[int, int]]]:
+    """Return the same a wave: step k of all procedures that have one."""
+    longest = max((len(procedure.steps) for procedure in procedures), default=0)
+    return [[(place, k) for place, p in enumerate(procedures) if k < len(p.steps)] for k in range(longest)]
+
+
+def _changes(text: str, preset: str) -> list[StateChange]:
+    """Return the state changes that can be parsed out of a generated text."""
+    parsed = (parse_sentence(sentence, preset) for sentence in split_answer(text, preset))
+    return [change for change in parsed if change is not None]
+
+
+def _report(outputs: "Sequence[Output]", preset: str, started: float) -> DecodingReport:
+    """Return what decoding produced and lost."""
+    split = [split_answer(output.text, preset, return_report=True) for output in outputs]
     reports = [report for _, report in split]
-    return predictions, DecodingReport(
-        steps=len(examples),
+    return DecodingReport(
+        steps=len(outputs),
         sentences=sum(len(sentences) for sentences, _ in split),
         distinct=sum(len(set(sentences)) for sentences, _ in split),
         inputs_truncated=sum(output.input_truncated for output in outputs),
@@ -152,8 +193,14 @@ def generate(
     device: str = "",
     progress: bool | None = None,
 ) -> list[Output]:
-    """Return one output a prompt, in the prompts' order, decoded in batches of similar length."""
-    lengths = [len(ids) for ids in tokenizer(list(prompts)).input_ids]
+    """Return one output a prompt, in the prompts' order, decoded in batches of similar length.
+
+    A decoder-only model reads its prompt padded on the left, so that every row ends where its output begins.
+    """
+    causal = not model.config.is_encoder_decoder
+    # A decoder-only model is trained on prompt and answer in one sequence, without special tokens between them.
+    reading = {"add_special_tokens": not causal}
+    lengths = [len(ids) for ids in tokenizer(list(prompts), **reading).input_ids]
     order = sorted(range(len(prompts)), key=lambda index: -lengths[index])
     device = device or model.device
     model = model.to(device).eval()
@@ -165,14 +212,18 @@ def generate(
     for batch in tqdm(batches, desc="decoding", unit="batch", disable=None if progress is None else not progress):
         encoded = tokenizer(
             [prompts[index] for index in batch], truncation=True, max_length=decoding.max_input, padding=True,
-            return_tensors="pt",
+            return_tensors="pt", padding_side="left" if causal else "right", **reading,
         ).to(device)  # fmt: skip
+        start = encoded.input_ids.shape[1] if causal else 1
         with torch.inference_mode():
             generated = model.generate(
-                input_ids=encoded.input_ids, attention_mask=encoded.attention_mask, generation_config=config
+                input_ids=encoded.input_ids,
+                attention_mask=encoded.attention_mask,
+                generation_config=config,
+                logits_processor=[NoRepeatedChange(tokenizer, start)] if decoding.no_repeated_change else None,
             )
         for index, ids in zip(batch, generated.tolist(), strict=True):
-            outputs[index] = _output(tokenizer, ids[1:], lengths[index] > decoding.max_input)
+            outputs[index] = _output(tokenizer, ids[start:], lengths[index] > decoding.max_input)
     return [outputs[index] for index in range(len(prompts))]
 
 
@@ -200,7 +251,7 @@ def generation_config(model: PreTrainedModel, decoding: Decoding) -> GenerationC
 
 def target_bound(rows: Sequence[dict], share: float = 1.0) -> int:
     """Return an output bound from training rows: the number of label tokens that `share` of them do not exceed."""
-    lengths = sorted(len(row["labels"]) for row in rows)
+    lengths = sorted(sum(label >= 0 for label in row["labels"]) for row in rows)
     return lengths[min(len(lengths) - 1, int(share * len(lengths)))]
 
 

@@ -15,11 +15,17 @@ Predictions = list[list[list[str]]]
 
 
 def dev_scorer(
-    tokenizer: PreTrainedTokenizerBase, procedures: Sequence[Procedure], decoding: Decoding
+    tokenizer: PreTrainedTokenizerBase,
+    procedures: Sequence[Procedure],
+    decoding: Decoding,
+    goal: bool = True,
+    states: bool = False,
 ) -> Callable[[PreTrainedModel], float]:
     """Return a function from a model to its original ROUGE-L F1 on dev, decoded greedily: it chooses checkpoints."""
-    greedy = replace(decoding, beams=1, batch_size=4 * decoding.batch_size)
-    return lambda model: rouge_f1(procedures, predict(model, tokenizer, procedures, greedy, progress=False))
+    how = replace(decoding, beams=1, batch_size=4 * decoding.batch_size)
+    return lambda model: rouge_f1(
+        procedures, predict(model, tokenizer, procedures, how, progress=False, goal=goal, states=states)
+    )
 
 
 def choose_decoding(
@@ -28,6 +34,8 @@ def choose_decoding(
     procedures: Sequence[Procedure],
     decoding: Decoding,
     candidates: str,
+    goal: bool = True,
+    states: bool = False,
 ) -> tuple[Decoding, pd.DataFrame]:
     """Choose `no_repeat_ngram_size` on dev.
 
@@ -35,6 +43,8 @@ def choose_decoding(
     ----------
     candidates : str
         Sizes joined with commas, `0,6,8`; a single one is taken without decoding anything.
+    goal, states : bool
+        See `lib.decoding.predict`.
 
     Returns
     -------
@@ -50,7 +60,7 @@ def choose_decoding(
     rows = []
     for size in sizes:
         tried = replace(decoding, no_repeat_ngram_size=size)
-        predictions, report = predict(model, tokenizer, procedures, tried, return_report=True)
+        predictions, report = predict(model, tokenizer, procedures, tried, return_report=True, goal=goal, states=states)
         steps = report.steps
         rows.append((size, rouge_f1(procedures, predictions), report.sentences / steps, report.distinct / steps))
     table = pd.DataFrame(rows, columns=columns)

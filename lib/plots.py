@@ -112,3 +112,52 @@ def _box(axis, x: float, y: float, width: float, title: str, numbers: pd.Series,
     counts = "   ".join(f"{value:,} {kind}" for kind, value in numbers.items())
     axis.text(x + width / 2, y + 0.12, title, ha="center", va="center", fontsize=9, weight="bold")
     axis.text(x + width / 2, y - 0.13, counts, ha="center", va="center", fontsize=8)
+
+
+def outputs_and_scores(compared: pd.DataFrame) -> Figure:
+    """Draw precision and recall against outputs per step, a panel a metric: the paper's Figure 6.
+
+    Parameters
+    ----------
+    compared : DataFrame
+        From `lib.strategies.compare`, a row a length penalty (`way`).
+    """
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    ordered = compared.sort_values("outputs_per_step")
+    for axis, (metric, title) in zip(
+        figure.subplots(1, 2, sharey=True), (("original", "original"), ("cluster", "cluster-based")), strict=True
+    ):
+        for part, colour in (("precision", "#1f77b4"), ("recall", "#d62728")):
+            values = 100 * ordered[f"{metric}_rouge_l_{part}"]
+            axis.plot(ordered["outputs_per_step"], values, marker="o", markersize=4, color=colour, label=part)
+            for x, y, way in zip(ordered["outputs_per_step"], values, ordered["way"], strict=True):
+                axis.annotate(way, (x, y), xytext=(0, 5), textcoords="offset points", fontsize=7, ha="center")
+        axis.set_xlabel("outputs per step (labels: length penalty)")
+        axis.set_title(f"{title} metric", fontsize=10)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.margins(x=0.1, y=0.15)
+    figure.axes[0].set_ylabel("ROUGE-L (%)")
+    figure.axes[0].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def repetition(curve: pd.DataFrame) -> Figure:
+    """Draw both F1s against how often predictions are repeated in other words, a panel a choice of predictions.
+
+    Parameters
+    ----------
+    curve : DataFrame
+        From `lib.strategies.repetition_curve`.
+    """
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    groups = list(curve.groupby("repeated", sort=False))
+    for axis, (label, rows) in zip(figure.subplots(1, len(groups), sharey=True), groups, strict=True):
+        for metric, name, colour in (("original", "original", "#d62728"), ("cluster", "cluster-based", "#1f77b4")):
+            axis.plot(rows["times"], 100 * rows[metric], marker="o", markersize=4, color=colour, label=name)
+        axis.set_xlabel(f"times that {label} is said")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.set_ylim(bottom=0)
+    figure.axes[0].set_ylabel("ROUGE-L F1 (%)")
+    figure.axes[0].legend(frameon=False, fontsize=8)
+    return figure

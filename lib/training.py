@@ -198,6 +198,40 @@ def encode(
     ]
 
 
+def encode_causal(
+    tokenizer: PreTrainedTokenizerBase, examples: Sequence[Example], max_input: int, max_target: int
+) -> list[dict]:
+    """Return rows of token ids for a decoder-only model: prompt, a space, answer and end token in one sequence.
+
+    The loss is on answer and end token alone. Prompts are cut from the left; parameters as in `encode`.
+    """
+    prompts = tokenizer([e.prompt for e in examples], add_special_tokens=False)
+    answers = tokenizer([f" {e.target}" for e in examples], add_special_tokens=False)
+    rows = []
+    for prompt, answer in zip(prompts.input_ids, answers.input_ids, strict=True):
+        kept, labels = prompt[-max_input:], [*answer[: max_target - 1], tokenizer.eos_token_id]
+        rows.append(
+            {
+                "input_ids": [*kept, *labels],
+                "attention_mask": [1] * (len(kept) + len(labels)),
+                "labels": [*[IGNORED] * len(kept), *labels],
+            }
+        )
+    return rows
+
+
+def encode_for(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    examples: Sequence[Example],
+    max_input: int,
+    max_target: int,
+) -> list[dict]:
+    """Return rows for a model of either kind."""
+    how = encode if model.config.is_encoder_decoder else encode_causal
+    return how(tokenizer, examples, max_input, max_target)
+
+
 def pack(sequences: Sequence[Sequence[int]], length: int) -> list[dict]:
     """Join token sequences and cut the whole into rows of `length` tokens for a causal model; the rest is dropped."""
     tokens = list(itertools.chain.from_iterable(sequences))
@@ -259,7 +293,8 @@ class _LossTrainer(Trainer):
         rows = train_dataset if train_dataset is not None else self.train_dataset
         if self.args.train_sampling_strategy != "group_by_length":
             return super()._get_train_sampler(train_dataset)
-        lengths = [len(row["input_ids"]) + LABEL_COST * len(row.get("labels", ())) for row in rows]
+        cost = LABEL_COST if getattr(self.model.config, "is_encoder_decoder", False) else 0
+        lengths = [len(row["input_ids"]) + cost * len(row.get("labels", ())) for row in rows]
         return LengthGroupedSampler(self.args.train_batch_size * self.args.gradient_accumulation_steps, lengths=lengths)
 
     def evaluation_loop(self, *arguments, **keywords):

