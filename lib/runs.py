@@ -100,6 +100,17 @@ def resolve(profile: str, notebook: str, run: str) -> dict[str, object]:
     return values | fixed
 
 
+def differences(profile: str, notebook: str) -> dict[str, dict[str, object]]:
+    """Return, for each parameter in which a notebook's runs differ, its value by run."""
+    found = {planned.run: planned.parameters for planned in plan(profile) if planned.notebook == notebook}
+    names = [name for name in declared(notebook) if name != "run"]
+    return {
+        name: {run: parameters[name] for run, parameters in found.items()}
+        for name in names
+        if len({repr(parameters[name]) for parameters in found.values()}) > 1
+    }
+
+
 def declared(notebook: str) -> dict[str, Parameter]:
     """Return the parameters of a notebook's cell tagged `parameters`, in order.
 

@@ -6,7 +6,7 @@ Weights are not kept, so all of this happens inside the run that trains.
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pandas as pd
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -30,6 +30,15 @@ STRATEGIES: Mapping[str, dict] = {
 PLAIN = {"no_repeat_ngram_size": 0, "no_repeated_change": False}
 #: Ways to say the same once more, for `duplicated`.
 REWORDINGS = ("the {}", "this {}", "that {}", "the same {}", "our {}", "the said {}", "your {}")
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What one way of decoding gave: predictions by step id, generated tokens a step, and wall time."""
+
+    predictions: ScoredFile
+    tokens_per_step: float
+    seconds: float
 
 
 class StepDecoder:
@@ -57,15 +66,20 @@ class StepDecoder:
             chosen = sorted(random.Random(seed).sample(range(len(examples)), number))
             examples = [examples[index] for index in chosen]
         self.examples = examples
+        self._done: dict[tuple[Decoding, int], Decoded] = {}
 
-    def __call__(self, decoding: Decoding, seed: int = 0) -> tuple[ScoredFile, list[int]]:
-        """Return predictions by step id, and the number of generated tokens of each step."""
+    def __call__(self, decoding: Decoding, seed: int = 0) -> Decoded:
+        """Return what one way of decoding gives; the same way again is not decoded again."""
         if self.states:
             raise ValueError("a model with concat states decodes whole procedures: use lib.decoding.predict")
-        prompts = [example.prompt for example in self.examples]
-        outputs = generate(self.model, self.tokenizer, prompts, decoding, seed)
-        sentences = {e.id: split_answer(o.text) for e, o in zip(self.examples, outputs, strict=True)}
-        return ScoredFile(sentences), [output.tokens for output in outputs]
+        if (decoding, seed) not in self._done:
+            started = time.monotonic()
+            prompts = [example.prompt for example in self.examples]
+            outputs = generate(self.model, self.tokenizer, prompts, decoding, seed)
+            sentences = {e.id: split_answer(o.text) for e, o in zip(self.examples, outputs, strict=True)}
+            tokens = sum(output.tokens for output in outputs) / len(outputs)
+            self._done[decoding, seed] = Decoded(ScoredFile(sentences), tokens, round(time.monotonic() - started, 1))
+        return self._done[decoding, seed]
 
     def of(self, file: ScoredFile) -> ScoredFile:
         """Return the part of predictions or references that belongs to these steps."""
@@ -93,17 +107,14 @@ def compare(
     gold, rows = decoder.of(references), []
     for way, decoding in ways.items():
         for seed in range(seeds if decoding.top_p or decoding.top_k else 1):
-            started = time.monotonic()
-            predictions, tokens = decoder(decoding, seed)
-            seconds = round(time.monotonic() - started, 1)
-            steps = list(predictions.sentences.values())
+            found = decoder(decoding, seed)
+            steps = list(found.predictions.sentences.values())
             row = {"way": way, "seed": seed}
-            for name, score in six_f1s(predictions, gold, data, clusterer).items():
+            for name, score in six_f1s(found.predictions, gold, data, clusterer).items():
                 row |= {f"{name}_{part}": getattr(score, part) for part in ("precision", "recall", "f1")}
             row["outputs_per_step"] = sum(map(len, steps)) / len(steps)
             row["distinct_per_step"] = sum(len(set(step)) for step in steps) / len(steps)
-            row["tokens_per_step"] = sum(tokens) / len(tokens)
-            rows.append(row | {"seconds": seconds})
+            rows.append(row | {"tokens_per_step": found.tokens_per_step, "seconds": found.seconds})
     return pd.DataFrame(rows)
 
 

@@ -109,10 +109,32 @@ def trained_rows(profile: str, notebooks: Sequence[str], dataset: str) -> dict[s
     return {row: metrics for row, (_, metrics) in rows.items()}
 
 
-def models_frame(rows: Mapping[str, dict]) -> pd.DataFrame:
-    """Return what stands behind each trained row: model, size, training, outputs, and the baseline beside it."""
+def trained_cells(
+    rows: Mapping[str, dict], table: str
+) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], str]]:
+    """Return cells and intervals of the trained rows that a paper's table has; rows of our own stand elsewhere."""
+    cells, intervals = {}, {}
+    for row in rows.keys() & results.paper_numbers()[table]["rows"].keys():
+        cells |= score_cells(row, rows[row]["scores"]["model"])
+        intervals |= score_intervals(row, rows[row]["scores"]["model"])
+    return cells, intervals
+
+
+def strategy_cells(rows: Mapping[str, dict]) -> dict[tuple[str, str], float]:
+    """Return Table 4's cells, cluster-based BLEU F1 in percent, means over seeds where decoding samples."""
+    cells = {}
+    for row, columns in results.paper_numbers()["table4"]["rows"].items():
+        for record in rows.get(row, {}).get("study", {}).get("strategies", ()):
+            if record["way"] in columns:
+                cells.setdefault((row, record["way"]), []).append(100 * record["cluster_bleu_f1"])
+    return {cell: sum(values) / len(values) for cell, values in cells.items()}
+
+
+def models_frame(*several: Mapping[str, dict]) -> pd.DataFrame:
+    """Return what stands behind the trained rows of several data sets: model, size, training, outputs, baseline."""
     columns = (
         "row",
+        "data",
         "model",
         "parameters (M)",
         "tokens trained",
@@ -124,6 +146,7 @@ def models_frame(rows: Mapping[str, dict]) -> pd.DataFrame:
     found = [
         (
             row,
+            m["data"],
             m["parameters"]["model"],
             m["parameters_of_model"] / 1e6,
             f"{m['training']['tokens']:,}",
@@ -132,6 +155,7 @@ def models_frame(rows: Mapping[str, dict]) -> pd.DataFrame:
             100 * m["scores"]["model"]["original_rouge_l"]["f1"],
             100 * m["scores"]["majority_template"]["original_rouge_l"]["f1"],
         )
+        for rows in several
         for row, m in rows.items()
     ]
     return pd.DataFrame(found, columns=columns)

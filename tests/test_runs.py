@@ -30,10 +30,18 @@ def test_every_notebook_has_a_smoke_run_and_a_paper_run():
         assert {run.notebook for run in runs.plan(profile)} == set(runs.notebook_names())
 
 
-def test_notebook_defaults_are_the_smoke_values():
-    for run in runs.plan("smoke"):
-        defaults = {name: parameter.default for name, parameter in runs.declared(run.notebook).items()}
-        assert run.parameters == defaults
+def test_notebook_defaults_are_the_values_of_a_smoke_run():
+    smoke = {(run.notebook, run.run): run.parameters for run in runs.plan("smoke")}
+    for notebook in runs.notebook_names():
+        defaults = {name: parameter.default for name, parameter in runs.declared(notebook).items()}
+        assert smoke[notebook, defaults["run"]] == defaults
+
+
+def test_differences_between_runs_are_told_apart_by_name():
+    found = runs.differences("smoke", "03_baselines")
+    assert found["model"] == {"bart": "tiny", "bart_concat": "tiny", "gpt2": "tiny-causal"}
+    assert "run" not in found
+    assert "seed" not in found
 
 
 @pytest.fixture

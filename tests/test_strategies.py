@@ -7,8 +7,8 @@ from lib.decoding import Decoding, generate
 from lib.models import load_seq2seq
 from lib.repetition import NoRepeatedChange, pieces
 
-WET = "state of cup was dry before and wet afterwards"
-COLD = "heat of cup was warm before and cold afterwards"
+WET = "moisture of teacup was parched before and drenched afterwards"
+COLD = "heat of teacup was tepid before and icy afterwards"
 
 
 def forbidden(tokenizer, texts, start=0):
