@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from lib import cleaning, results
-from lib.data import Procedure, StateChange, fetch, read_scored
+from lib.data import Procedure, ScoredFile, StateChange, fetch, read_scored
 from lib.data import load as load_split
 from lib.data.lines import read_jsonl
 from lib.data.procedures import SPLITS, count, root_of
 from lib.metrics import EmbeddingClusterer, Scores, bcubed
 from lib.metrics.report import six_f1s
-from lib.text import parse_sentence
+from lib.text import NO_CHANGE, PRESETS, parse_sentence, split_answer
 
 #: What the clusterer is held against, by data.
 GOLD_CLUSTERS = {
@@ -121,6 +121,33 @@ def field_problems(procedures: dict[str, list[Procedure]]) -> pd.DataFrame:
     do not parse at all.
     """
     return pd.DataFrame.from_dict({name: _field_problems(split) for name, split in procedures.items()}, orient="index")
+
+
+def ceilings(procedures: dict[str, list[Procedure]], clusterer: EmbeddingClusterer) -> pd.DataFrame:
+    """Return what a perfect model would score: gold written as one text, cut at commas again, held against gold.
+
+    Returns
+    -------
+    DataFrame
+        A row a test split and preset, in percent: gold changes with a comma in them, changes lost, and original and
+        cluster-based F1 under exact match and ROUGE-L. Below 100 no model of the format can be blamed.
+    """
+    rows = {}
+    for name in ("openpi/test", "openpi-c/test"):
+        steps = [step for procedure in procedures[name] for step in procedure.steps]
+        gold = ScoredFile({str(place): step.sentences for place, step in enumerate(steps)})
+        changes = sum(map(len, gold.sentences.values()))
+        comma = sum("," in sentence for step in gold.sentences.values() for sentence in step)
+        for preset in PRESETS:
+            written = {
+                place: split_answer(", ".join(step) or NO_CHANGE, preset) for place, step in gold.sentences.items()
+            }
+            scores = six_f1s(ScoredFile(written), gold, name, clusterer)
+            kept = sum(map(len, written.values()))
+            chosen = ("original_exact", "original_rouge_l", "cluster_exact", "cluster_rouge_l")
+            rows[f"{name}, {preset}"] = [comma / changes, 1 - kept / changes, *(scores[key].f1 for key in chosen)]
+    columns = ["with a comma", "lost", "original exact", "original ROUGE-L", "cluster exact", "cluster ROUGE-L"]
+    return 100 * pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,16 @@ def test_planted_oddities_are_counted(procedures):
     assert audit.round_trip("train", data="sample") == audit.RoundTrip(244, 1)  # `level of heat`
 
 
+def test_a_perfect_model_is_below_100_where_changes_hold_commas(procedures, clusterer):
+    ceilings = audit.ceilings(procedures, clusterer)
+    released, safe = ceilings.loc["openpi-c/test, released"], ceilings.loc["openpi-c/test, safe"]
+    assert released["with a comma"] == pytest.approx(100 / 111)  # one of 111 changes
+    assert released["lost"] == pytest.approx(100 / 111)
+    assert 90 < released["original exact"] < 100
+    assert released["cluster exact"] < 100
+    assert safe.tolist()[1:] == pytest.approx([0, 100, 100, 100, 100])
+
+
 def test_unknown_data_is_refused_and_never_replaced_by_the_sample(cache):
     with pytest.raises(ValueError, match="data='real': expected public, sample, or a folder"):
         audit.load("real")

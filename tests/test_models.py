@@ -121,3 +121,9 @@ def test_missing_wheels_name_the_command(monkeypatch):
     monkeypatch.setattr("spacy.util.is_package", lambda name: False)
     with pytest.raises(FileNotFoundError, match=r"none of the spaCy models .* requirements-models.txt"):
         load_spacy()
+
+
+def test_the_papers_models_have_the_size_that_it_prints():
+    from lib.models import paper_sizes
+
+    assert {row: round(size) for row, size in paper_sizes().items()} == {"GPT-2": 355, "BART": 406, "BART + ECond": 406}
