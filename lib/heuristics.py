@@ -15,8 +15,8 @@ import pandas as pd
 from lib.cleaning import DROPPED, KEPT, STAGES, Decisions, change_id
 from lib.data import Procedure, StateChange, Step, step_id
 from lib.metrics.clusters import load_embedder
-from lib.models.wheels import load_spacy
 from lib.text import to_sentence
+from lib.wheels import load_spacy
 
 # Words that order events, and words that make a step a remark instead of an action.
 TEMPORAL = {"after", "before", "finally", "first", "next", "now", "once", "then", "until", "when", "while"}

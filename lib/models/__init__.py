@@ -7,6 +7,5 @@ from lib.models.causal import load_causal
 from lib.models.names import load_model
 from lib.models.seq2seq import load_seq2seq
 from lib.models.sizes import paper_sizes
-from lib.models.wheels import wheel_folder
 
-__all__ = ["load_causal", "load_model", "load_seq2seq", "paper_sizes", "wheel_folder"]
+__all__ = ["load_causal", "load_model", "load_seq2seq", "paper_sizes"]

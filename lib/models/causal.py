@@ -22,7 +22,7 @@ from transformers import (
 from transformers.utils import logging
 
 from lib.models.seq2seq import sample_tokenizer
-from lib.models.wheels import wheel_folder
+from lib.wheels import wheel_folder
 
 
 def load_causal(

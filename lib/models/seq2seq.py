@@ -22,7 +22,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from lib.models.wheels import wheel_folder
+from lib.wheels import wheel_folder
 
 MINILM_POSITIONS = 512  # its package says 256, the length it was tuned on; its position embeddings have 512 rows
 BART_OFFSET = 2  # BART's learned positions start at row 2
