@@ -157,7 +157,8 @@ def repetition(curve: pd.DataFrame) -> Figure:
         axis.set_xlabel(f"times that {label} is said")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.spines[["top", "right"]].set_visible(False)
-        axis.set_ylim(bottom=0)
+    # The panels share their axis: a limit set before the last one is drawn would cut what comes later.
+    figure.axes[0].set_ylim(bottom=0)
     figure.axes[0].set_ylabel("ROUGE-L F1 (%)")
     figure.axes[0].legend(frameon=False, fontsize=8)
     return figure

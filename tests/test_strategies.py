@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from lib import strategies
+from lib import plots, strategies
 from lib.data import ScoredFile, load, scoring
 from lib.decoding import Decoding, generate
 from lib.models import load_seq2seq
@@ -95,6 +95,8 @@ def test_the_same_steps_are_decoded_in_every_way(decoder, clusterer):
     table = strategies.summary(compared, ["cluster_bleu_f1", "outputs_per_step"])
     assert table["cluster_bleu_f1 sd"].isna().tolist() == [False] * 4 + [True] * 2
     assert compared["tokens_per_step"].between(1, 12).all()
+    drawn = plots.outputs_and_scores(compared).axes[1].lines[0]
+    assert sorted(drawn.get_ydata()) == pytest.approx(sorted(100 * compared["cluster_rouge_l_precision"]))
 
 
 def test_ways_of_decoding_are_what_they_say():
@@ -155,3 +157,10 @@ def test_the_repetition_curve_starts_where_the_predictions_are(clusterer):
     assert best.original.is_monotonic_increasing
     assert best.original.iloc[-1] > best.original.iloc[0]
     assert best.cluster.max() <= best.cluster.iloc[0] + 1e-9
+    figure = plots.repetition(curve)
+    for axis, (_, rows) in zip(figure.axes, curve.groupby("repeated", sort=False), strict=True):
+        drawn = {line.get_label(): line.get_ydata().tolist() for line in axis.lines}
+        assert drawn == {"original": (100 * rows.original).tolist(), "cluster-based": (100 * rows.cluster).tolist()}
+        low, high = axis.get_ylim()
+        assert low == 0
+        assert high > 100 * curve[["original", "cluster"]].to_numpy().max()
