@@ -16,6 +16,7 @@ def comparison(
     ours: Mapping[tuple[str, str], float],
     otherwise: str = "",
     intervals: Mapping[tuple[str, str], str] | None = None,
+    by_row: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """Return one row for every cell of a paper's table: paper, ours, difference, interval, verdict, note.
 
@@ -29,6 +30,8 @@ def comparison(
         Why ours cannot be held against the paper's (`other data`, `other model`); empty where it can.
     intervals : mapping, optional
         95% intervals over procedures, for the cells that have one.
+    by_row : mapping, optional
+        Rows to which another `otherwise` applies: Table 3's first row needs no model.
 
     Raises
     ------
@@ -43,17 +46,18 @@ def comparison(
     rows = []
     for row, column in cells:
         paper, value = results.published(table, row, column), ours.get((row, column))
-        said = results.verdict(value, paper, otherwise)
+        reason = (by_row or {}).get(row, otherwise)
+        said = results.verdict(value, paper, reason)
         rows.append(
             {
                 "row": row,
                 "column": column,
                 "paper": "-" if paper is None else paper.printed,
                 "ours": value,
-                "difference": None if value is None or paper is None or otherwise else value - paper.value,
+                "difference": None if value is None or paper is None or reason else value - paper.value,
                 "95% interval": (intervals or {}).get((row, column), ""),
                 "verdict": said,
-                "note": notes.get(f"{row} / {column}", "") if value is not None and not otherwise else "",
+                "note": notes.get(f"{row} / {column}", "") if value is not None and not reason else "",
             }
         )
     return pd.DataFrame(rows)

@@ -94,3 +94,34 @@ def test_printed_tables_say_not_run_and_never_zero():
 def test_table_1_without_an_audit_has_no_cells():
     assert tables.table1_cells(None) == {}
     assert len(tables.bcubed_frame(None)) == 1
+
+
+def trained(f1, row="BART", study=()):
+    """Return what 08_tables reads of a trained run."""
+    scores = {
+        f"{kind}_{match}": {"f1": f1, "interval": "1 to 2", "signature": "s"}
+        for kind in ("original", "cluster") for match in ("exact", "bleu", "rouge_l")
+    }  # fmt: skip
+    return {row: {"scores": {"model": scores}, "study": {"strategies": list(study)}}}
+
+
+def test_trained_rows_fill_their_tables_and_rows_of_our_own_do_not():
+    cells, intervals = tables.trained_cells(trained(0.25) | trained(0.5, "BART (released settings)"), "table3")
+    assert set(cells) == {("BART", f"{k}_{m}") for k in ("original", "cluster") for m in ("exact", "bleu", "rouge_l")}
+    assert set(cells.values()) == {25.0}
+    assert intervals["BART", "cluster_bleu"] == "1 to 2"
+    cells |= {(tables.TANDON, "original_exact"): 4.28}
+    frame = tables.comparison("table3", cells, "other model", intervals, by_row={tables.TANDON: ""})
+    said = frame.set_index(["row", "column"]).verdict
+    assert said["BART", "original_exact"] == "other model"
+    assert said[tables.TANDON, "original_exact"] == "match"
+    assert said["GPT-2", "original_exact"] == results.NOT_RUN
+    assert frame.ours.dtype == float
+
+
+def test_table_4_has_means_over_seeds():
+    study = [{"way": "top-p 0.9", "cluster_bleu_f1": value} for value in (0.1, 0.2)]
+    study += [{"way": "beam 4", "cluster_bleu_f1": 0.3}, {"way": "as chosen on dev", "cluster_bleu_f1": 0.9}]
+    cells = tables.strategy_cells(trained(0.2, study=study))
+    assert cells == {("BART", "top-p 0.9"): pytest.approx(15), ("BART", "beam 4"): pytest.approx(30)}
+    assert tables.strategy_cells({}) == tables.strategy_cells(trained(0.2)) == {}
