@@ -161,12 +161,12 @@ def test_missing_and_too_few_votes_are_errors_unless_kept():
     url = raw[0].id
     votes = unanimous(raw)
     without = [vote for vote in votes if vote.item != f"{url}||3"]
-    with pytest.raises(ValueError, match=r"step '.*\|\|3' has 0 votes, expected 3: collect them, or pass missing="):
+    with pytest.raises(ValueError, match=r"step .* has 0 of the 3 votes that it needs: .* or pass missing="):
         clean(raw, without)
     assert clean(raw, without, missing="keep").procedures == raw
-    with pytest.raises(ValueError, match="has 0 votes"):
+    with pytest.raises(ValueError, match="has 0 of the 3 votes"):
         clean(raw)
-    with pytest.raises(ValueError, match=r"has 2 votes, expected 3: .* lower Rules\(step_votes=...\)"):
+    with pytest.raises(ValueError, match=r"has 2 of the 3 votes that it needs: .* lower Rules\(step_votes=...\)"):
         clean(raw, [vote for vote in votes if (vote.item, vote.annotator) != (f"{url}||3", "a0")], missing="keep")
     with pytest.raises(ValueError, match="'a0' votes on step .* twice"):
         clean(raw, [*votes, votes[3]])
@@ -267,6 +267,18 @@ def test_a_cleaned_set_is_written_in_the_released_format_and_read_again(tmp_path
     assert left_out == []
     odd = Procedure("u", "U", (Step(1, "Look.", (change("cup"),), ("nothing that parses",)),))
     assert cleaning.to_openpi_c([odd])[1] == ["u||1: nothing that parses"]
+
+
+def test_entities_with_separators_in_them_stay_apart(tmp_path):
+    names = ("a__b", "hot dog", "hot-dog", "a||b", "hot dog")
+    steps = tuple(Step(n, f"Do thing {n}.", tuple(change(name) for name in names)) for n in (1, 2, 3))
+    raw = [Procedure("u", "u", steps)]
+    assert len(set(item_ids(raw)["change"])) == 15
+    result = clean(raw, unanimous(raw, **{"u||2||3": ["impossible", "certain"]}))
+    assert [c.entity for c in result.procedures[0].steps[1].changes] == ["a__b", "hot dog", "a||b", "hot dog"]
+    (tmp_path / "openpi-c").mkdir()
+    (tmp_path / "openpi-c" / "test.jsonl").write_text(cleaning.to_openpi_c(result.procedures)[0])
+    assert load_openpi_c("test", root=tmp_path)[0].steps == result.procedures[0].steps
 
 
 # Agreement -------------------------------------------------------------------------------------------------------

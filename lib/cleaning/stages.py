@@ -188,7 +188,7 @@ def _voted(stage: str, item: str, votes: Sequence[Vote], missing: str, rules: Ru
         return ""
     if len(votes) < rules.votes(stage):
         raise ValueError(
-            f"{stage} {item!r} has {len(votes)} votes, expected {rules.votes(stage)}: collect them, "
+            f"{stage} {item!r} has {len(votes)} of the {rules.votes(stage)} votes that it needs: collect them, "
             + ("or pass missing='keep'" if not votes else f"or lower Rules({stage}_votes=...)")
         )
     against = sorted(vote.vote for vote in votes if vote.vote != CHOICES[stage][0])
