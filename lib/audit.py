@@ -189,14 +189,14 @@ def cluster_agreement(data: str, clusterer: EmbeddingClusterer) -> tuple[Scores,
     return bcubed(predicted, list(gold.clusters.values())), len(clusterer.near_threshold) - before
 
 
-def score_published(clusterer: EmbeddingClusterer) -> dict[str, Scores]:
+def score_published(clusterer: EmbeddingClusterer, deduplicate: bool = False) -> dict[str, Scores]:
     """Score the GPT-2 predictions that were published with OpenPI: the first row of the OpenPI-C paper's Table 3.
 
-    The original F1 is taken without the set of predictions, as those numbers were made. Public data only.
+    By default the original F1 is taken without the set of predictions, as those numbers were made. Public data only.
     """
     predictions = read_scored(fetch("openpi/emnlp2020/test.predictions.jsonl"))
     references = read_scored(fetch("openpi/gold/test/id_answers.jsonl"))
-    return six_f1s(predictions, references, "openpi/test", clusterer, deduplicate=False)
+    return six_f1s(predictions, references, "openpi/test", clusterer, deduplicate=deduplicate)
 
 
 def example(procedure: Procedure) -> pd.DataFrame:
