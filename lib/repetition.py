@@ -73,7 +73,5 @@ def pieces(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     if kind == "WordPiece":
         # Punctuation stands alone there, so its space is the tokenizer's and not the text's.
-        return [
-            token[2:] if token.startswith("##") else token if not token.isalnum() else f" {token}" for token in tokens
-        ]
+        return [f" {token}" if token.isalnum() else token.removeprefix("##") for token in tokens]
     return [token.replace("Ġ", " ").replace("▁", " ") for token in tokens]

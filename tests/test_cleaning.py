@@ -431,6 +431,9 @@ def test_data_of_ones_own_is_a_folder_and_votes_have_to_be_named(tmp_path, sampl
     assert len(votes) == 1296
     with pytest.raises(ValueError, match="decisions='both': expected one of votes, release"):
         cleaning.decide({}, "both", "", "sample")
+    raw = load_splits("openpi", "sample")
+    with pytest.raises(ValueError, match=r"has no openpi-c/extra.jsonl"):
+        cleaning.decide(raw | {"extra": []}, "release", "", "sample")
     with pytest.raises(ValueError, match="is in none of train"):
         cleaning.clean_splits({"train": sample_raw}, [Vote("step", "elsewhere||1", "a1", "valid")])
     with pytest.raises(FileNotFoundError, match="has no openpi data"):

@@ -86,6 +86,8 @@ def decide(raw: Splits, decisions: str, votes: str, data: str) -> tuple[dict[str
     if decisions == "release":
         if not (released := release_of(data)):
             raise ValueError(f"decisions='release': there is no openpi-c/ in data={data!r} to read them off")
+        if missing := raw.keys() - released.keys():
+            raise ValueError(f"decisions='release': data={data!r} has no openpi-c/{sorted(missing)[0]}.jsonl")
         return clean_splits(raw, decisions=derive_splits(raw, released)), []
     if not votes and data != "sample":
         raise ValueError(f"votes is empty: only the sample brings votes; name the votes file for data={data!r}")
