@@ -39,7 +39,7 @@ def test_notebook_defaults_are_the_values_of_a_smoke_run():
 
 def test_differences_between_runs_are_told_apart_by_name():
     found = runs.differences("smoke", "03_baselines")
-    assert found["model"] == {"bart": "tiny", "bart_concat": "tiny", "gpt2": "tiny-causal"}
+    assert found["model"] == {"bart": "tiny", "bart_concat": "tiny", "bart_openpi": "tiny", "gpt2": "tiny-causal"}
     assert "run" not in found
     assert "seed" not in found
 
