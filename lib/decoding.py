@@ -1,53 +1,18 @@
-"""Generated text for every step: `predict` decodes in length-sorted batches and splits what comes out."""
+"""State changes of every step: `predict` decodes prompts, in waves where the model looks at history, and splits."""
 
-import re
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
-from tqdm import tqdm
-from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lib.data.examples import step_prompt
 from lib.data.procedures import Procedure
-from lib.repetition import NoRepeatedChange
+from lib.generation import Decoding, Output, encode_prompts, generate
+from lib.memory import MemoryBank, read_answer
+from lib.models.memory_bart import MemoryBart
 from lib.text import StateChange, parse_sentence, split_answer
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """How to decode.
-
-    Attributes
-    ----------
-    beams : int
-        4 in the paper; 1 with `top_p` or `top_k` samples.
-    length_penalty : float
-        Of beam search: above 0, longer outputs are preferred (the paper's Figure 6 has 0.2, 1.0 and 2.0).
-    top_p, top_k : float, int
-        Sample from the nucleus or the k best tokens; 0 for no sampling.
-    no_repeat_ngram_size : int
-        Forbid a second n-gram of this length; 0 in the paper. Small models loop in beam search without it.
-    no_repeated_change : bool
-        A rule of ours: forbid a state change that the output already holds, see `lib.repetition`.
-    max_new_tokens : int
-        Bound of an output; outputs that reach it are counted as truncated.
-    max_input : int
-        Input tokens; longer inputs are cut from the left and counted.
-    batch_size : int
-        Does not change the output.
-    """
-
-    beams: int = 4
-    length_penalty: float = 1.0
-    top_p: float = 0.0
-    top_k: int = 0
-    no_repeat_ngram_size: int = 0
-    no_repeated_change: bool = False
-    max_new_tokens: int = 400
-    max_input: int = 512
-    batch_size: int = 16
 
 
 @dataclass(frozen=True)
@@ -62,6 +27,11 @@ class DecodingReport:
         Inputs cut from the left; outputs that reached the bound without an end token.
     fragments_dropped, unparseable, no_change : int
         See `lib.text.SplitReport`, summed over steps.
+    not_remembered : int
+        Sentences kept that a memory or the states of past steps did not take up: they do not have the four parts of
+        a state change, or lie beyond the decoder's positions; 0 for a model that looks at no history.
+    slots : int
+        Memory slots after the last steps, summed over procedures; 0 without a memory.
     tokens : int
         Generated tokens without padding, of the outputs kept.
     wall_time_seconds : float
@@ -75,6 +45,8 @@ class DecodingReport:
     fragments_dropped: int
     unparseable: int
     no_change: int
+    not_remembered: int
+    slots: int
     tokens: int
     wall_time_seconds: float
 
@@ -91,6 +63,7 @@ def predict(
     return_report: bool = False,
     goal: bool = True,
     states: bool = False,
+    history: str = "predicted",
 ) -> list[list[list[str]]] | tuple[list[list[list[str]]], DecodingReport]:
     """Return the predicted sentences of every step: procedure, step, sentences.
 
@@ -112,31 +85,86 @@ def predict(
     goal : bool
         Whether prompts begin with the goal.
     states : bool
-        `+ concat states`: past steps are followed by the changes that were predicted for them, so that decoding goes
-        in waves: step k of all procedures together, then step k + 1.
+        `+ concat states`: past steps are followed by their changes.
+    history : {"predicted", "gold"}
+        What those changes are, and what a `MemoryBart` remembers: what the model said itself, or, as an upper bound,
+        the gold changes of the procedures given.
 
     Returns
     -------
     predictions, or (predictions, DecodingReport)
         In the order of the procedures and their steps, whatever the batches were.
+
+    Notes
+    -----
+    With states or a memory decoding goes in waves: step k of all procedures together, then step k + 1. What a
+    memory takes in are the hidden states of one more pass over the parsed changes, put together again as an answer.
     """
+    if history not in {"predicted", "gold"}:
+        raise ValueError(f"history={history!r}: expected predicted or gold")
+    if states and isinstance(model, MemoryBart):
+        raise ValueError("a model with entity memory reads past changes from its memory: states must be False")
     decoding = decoding or Decoding()
+    model = model.to(device or model.device)
     started = time.monotonic()
     outputs: list[list[Output]] = [[] for _ in procedures]
     told: list[list[list[StateChange]]] = [[] for _ in procedures]
-    for wave in _waves(procedures) if states else [_all_steps(procedures)]:
+    memory = _Memory(model, tokenizer, len(procedures), decoding) if isinstance(model, MemoryBart) else None
+    sequential = states or memory is not None
+    for wave in _waves(procedures) if sequential else [_all_steps(procedures)]:
+        places = [place for place, _ in wave]
         prompts = [
             step_prompt(procedures[place], index, goal, told[place] if states else None) for place, index in wave
         ]
-        for (place, _), output in zip(
-            wave, generate(model, tokenizer, prompts, decoding, seed, device, progress), strict=True
-        ):
+        slots = None if memory is None else (memory.bank, places)
+        decoded = generate(model, tokenizer, prompts, decoding, seed, device, progress, slots)
+        for (place, index), output in zip(wave, decoded, strict=True):
             outputs[place].append(output)
-            told[place].append(_changes(output.text, preset))
+            changes = procedures[place].steps[index].changes if history == "gold" else _changes(output.text, preset)
+            told[place].append(list(changes))
+        if memory is not None:
+            memory.remember(places, prompts, [told[place][-1] for place in places])
     predictions = [[split_answer(output.text, preset) for output in by_step] for by_step in outputs]
     if not return_report:
         return predictions
-    return predictions, _report([output for by_step in outputs for output in by_step], preset, started)
+    report = _report([output for by_step in outputs for output in by_step], preset, started)
+    if sequential and history == "predicted":
+        parsed = sum(len(changes) for by_step in told for changes in by_step)
+        report = replace(report, not_remembered=report.sentences - parsed)
+    if memory is not None:
+        slots = sum(map(len, memory.bank.pairs))
+        report = replace(report, not_remembered=report.not_remembered + memory.changes_cut, slots=slots)
+    return predictions, report
+
+
+class _Memory:
+    """What a model remembers while it decodes."""
+
+    def __init__(self, model: MemoryBart, tokenizer: PreTrainedTokenizerBase, procedures: int, decoding: Decoding):
+        self.model, self.tokenizer, self.decoding = model, tokenizer, decoding
+        self.bank: MemoryBank = model.new_bank(procedures)
+        self.changes_cut = 0
+
+    @torch.inference_mode()
+    def remember(self, places: Sequence[int], prompts: Sequence[str], changes: Sequence[Sequence[StateChange]]) -> None:
+        """Read a step's changes once more and take them into memory, in batches of similar length."""
+        bound = self.model.config.max_position_embeddings
+        answers = [read_answer(self.tokenizer, some, bound) for some in changes]
+        self.changes_cut += sum(answer.changes_cut for answer in answers)
+        order = sorted((i for i, a in enumerate(answers) if a.mentions), key=lambda i: -len(answers[i].ids))
+        for start in range(0, len(order), self.decoding.batch_size):
+            batch = order[start : start + self.decoding.batch_size]
+            rows = [places[at] for at in batch]
+            encoded = encode_prompts(self.tokenizer, [prompts[at] for at in batch], self.decoding.max_input, False)
+            encoded = encoded.to(self.model.device)
+            labels = [torch.tensor(answers[at].ids, device=self.model.device) for at in batch]
+            hidden = self.model.hidden_states(
+                self.model.model.encoder(encoded.input_ids, attention_mask=encoded.attention_mask)[0],
+                encoded.attention_mask,
+                torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=self.tokenizer.pad_token_id),
+                *self.bank.padded(rows),
+            )
+            self.model.remember(self.bank, rows, hidden, [answers[at].mentions for at in batch])
 
 
 def _all_steps(procedures: Sequence[Procedure]) -> list[tuple[int, int]]:
@@ -169,83 +197,10 @@ def _report(outputs: "Sequence[Output]", preset: str, started: float) -> Decodin
         fragments_dropped=sum(report.fragments_dropped for report in reports),
         unparseable=sum(report.unparseable for report in reports),
         no_change=sum(report.no_change for report in reports),
+        not_remembered=0,
+        slots=0,
         tokens=sum(output.tokens for output in outputs),
         wall_time_seconds=round(time.monotonic() - started, 1),
-    )
-
-
-@dataclass(frozen=True)
-class Output:
-    """One generated text, its tokens, and whether it or its input was cut."""
-
-    text: str
-    tokens: int
-    truncated: bool
-    input_truncated: bool
-
-
-def generate(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    prompts: Sequence[str],
-    decoding: Decoding,
-    seed: int = 0,
-    device: str = "",
-    progress: bool | None = None,
-) -> list[Output]:
-    """Return one output a prompt, in the prompts' order, decoded in batches of similar length.
-
-    A decoder-only model reads its prompt padded on the left, so that every row ends where its output begins.
-    """
-    causal = not model.config.is_encoder_decoder
-    # A decoder-only model is trained on prompt and answer in one sequence, without special tokens between them.
-    reading = {"add_special_tokens": not causal}
-    lengths = [len(ids) for ids in tokenizer(list(prompts), **reading).input_ids]
-    order = sorted(range(len(prompts)), key=lambda index: -lengths[index])
-    device = device or model.device
-    model = model.to(device).eval()
-    config = generation_config(model, decoding)
-    torch.manual_seed(seed)
-    outputs: dict[int, Output] = {}
-    batches = [order[start : start + decoding.batch_size] for start in range(0, len(order), decoding.batch_size)]
-    # disable=None shows the bar in a terminal only.
-    for batch in tqdm(batches, desc="decoding", unit="batch", disable=None if progress is None else not progress):
-        encoded = tokenizer(
-            [prompts[index] for index in batch], truncation=True, max_length=decoding.max_input, padding=True,
-            return_tensors="pt", padding_side="left" if causal else "right", **reading,
-        ).to(device)  # fmt: skip
-        start = encoded.input_ids.shape[1] if causal else 1
-        with torch.inference_mode():
-            generated = model.generate(
-                input_ids=encoded.input_ids,
-                attention_mask=encoded.attention_mask,
-                generation_config=config,
-                logits_processor=[NoRepeatedChange(tokenizer, start)] if decoding.no_repeated_change else None,
-            )
-        for index, ids in zip(batch, generated.tolist(), strict=True):
-            outputs[index] = _output(tokenizer, ids[start:], lengths[index] > decoding.max_input)
-    return [outputs[index] for index in range(len(prompts))]
-
-
-def generation_config(model: PreTrainedModel, decoding: Decoding) -> GenerationConfig:
-    """Return the settings of `generate`, with everything explicit that a checkpoint might set by itself."""
-    sampling = bool(decoding.top_p or decoding.top_k)
-    if sampling and decoding.beams != 1:
-        raise ValueError(f"beams={decoding.beams} with sampling: use beams=1, or top_p=0 and top_k=0")
-    own = model.generation_config
-    return GenerationConfig(
-        decoder_start_token_id=own.decoder_start_token_id,
-        bos_token_id=own.bos_token_id,
-        eos_token_id=own.eos_token_id,
-        pad_token_id=own.pad_token_id,
-        num_beams=decoding.beams,
-        length_penalty=decoding.length_penalty if decoding.beams > 1 else None,
-        early_stopping=False if decoding.beams > 1 else None,
-        do_sample=sampling,
-        top_p=(decoding.top_p or 1.0) if sampling else None,
-        top_k=decoding.top_k if sampling else None,
-        no_repeat_ngram_size=decoding.no_repeat_ngram_size,
-        max_new_tokens=decoding.max_new_tokens,
     )
 
 
@@ -261,26 +216,3 @@ def as_record(report: DecodingReport) -> dict:
         "outputs_per_step": report.sentences / report.steps,
         "distinct_per_step": report.distinct / report.steps,
     }
-
-
-def _output(tokenizer: PreTrainedTokenizerBase, ids: list[int], input_truncated: bool) -> Output:
-    """Return the text of one row of generated ids, without the start token."""
-    end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
-    ended = end in ids
-    kept = ids[: ids.index(end)] if ended else [token for token in ids if token != pad]
-    return Output(to_text(tokenizer, kept), len(kept) + ended, not ended, input_truncated)
-
-
-def to_text(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
-    """Return the text of token ids, with the spaces undone that WordPiece puts around punctuation inside words.
-
-    Of the gold sentences, 1.4% would change under the metric's normalisation with the library's clean-up alone
-    (`non - stick`), 0.2% do with this.
-    """
-    # Set explicitly, since its default changed between versions; a byte-level tokenizer keeps its spaces itself.
-    pieces = tokenizer.backend_tokenizer.model.__class__.__name__ == "WordPiece"
-    text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=pieces).strip()
-    if pieces:
-        text = re.sub(r"(?<=\w) ([-/]) (?=\w)", r"\1", text)
-        text = re.sub(r"(?<=\d)([.,]) (?=\d)", r"\1", text)
-    return text

@@ -8,7 +8,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lib.baselines import majority_template
 from lib.data import Procedure
-from lib.decoding import Decoding, predict
+from lib.decoding import predict
+from lib.generation import Decoding
 from lib.metrics import openpi_f1
 
 Predictions = list[list[list[str]]]

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lib.data import Procedure, ScoredFile, StateChange
 from lib.data.examples import step_examples
-from lib.decoding import Decoding, generate
+from lib.generation import Decoding, generate
 from lib.metrics import EmbeddingClusterer
 from lib.metrics.match import match_matrix
 from lib.metrics.report import six_f1s

@@ -386,7 +386,8 @@ def _arguments(folder: Path, settings: Settings, precision: str, streamed: bool,
         adam_beta1=settings.beta1,
         adam_beta2=settings.beta2,
         label_smoothing_factor=settings.label_smoothing,
-        train_sampling_strategy="random" if streamed else "group_by_length",
+        # Batches of one row need no grouping, and the sampler would sort them.
+        train_sampling_strategy="random" if streamed or settings.batch_size == 1 else "group_by_length",
         bf16=precision == "bf16",
         # bf16 on a machine without an accelerator has to be asked for.
         use_cpu=settings.device == "cpu" or not torch.accelerator.is_available(),

@@ -6,7 +6,8 @@ import torch
 
 from lib.data import Procedure, StateChange, Step, load
 from lib.data.examples import step_examples, step_prompt
-from lib.decoding import Decoding, generate, predict, target_bound
+from lib.decoding import predict, target_bound
+from lib.generation import Decoding, generate
 from lib.models import load_causal, load_model, load_seq2seq
 from lib.training import IGNORED, Settings, encode_causal, encode_for, fit
 

@@ -7,8 +7,9 @@ from lib import decoding
 from lib.baselines import majority_template, noun_finder
 from lib.data import Procedure, StateChange, Step, load, scoring
 from lib.data.examples import step_examples
-from lib.decoding import Decoding, generate, generation_config, predict, target_bound, to_text
+from lib.decoding import predict, target_bound
 from lib.evaluation import choose_decoding, choose_templates, rouge_f1
+from lib.generation import Decoding, generate, generation_config, to_text
 from lib.models import load_seq2seq
 from lib.training import Settings, encode, fit
 

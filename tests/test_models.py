@@ -12,6 +12,10 @@ from lib.wheels import load_spacy, wheel_folder
 SENTENCE = "Rinse the enamel kettle with rainwater and leave it upside down."
 
 
+#: Appendix C, in millions.
+PAPER = {"GPT-2": 355, "BART": 406, "BART + EMem": 444, "BART + ECond": 406}
+
+
 @pytest.fixture(scope="module")
 def warm():
     return load_seq2seq("warm:minilm")
@@ -126,4 +130,5 @@ def test_missing_wheels_name_the_command(monkeypatch):
 def test_the_papers_models_have_the_size_that_it_prints():
     from lib.models import paper_sizes
 
-    assert {row: round(size) for row, size in paper_sizes().items()} == {"GPT-2": 355, "BART": 406, "BART + ECond": 406}
+    assert {row: round(size) for row, size in paper_sizes().items()} == PAPER
+    assert round(paper_sizes("shared")["BART + EMem"]) == 431  # the paper's text, where 444 is what it prints

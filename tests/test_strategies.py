@@ -3,7 +3,7 @@ import torch
 
 from lib import plots, strategies
 from lib.data import ScoredFile, load, scoring
-from lib.decoding import Decoding, generate
+from lib.generation import Decoding, generate
 from lib.models import load_seq2seq
 from lib.repetition import NoRepeatedChange, pieces
 
@@ -119,7 +119,7 @@ def test_the_rule_is_off_by_default_and_reaches_generation(decoder):
 
     prompts = [example.prompt for example in decoder.examples]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lib.decoding.NoRepeatedChange", Spy)
+        patch.setattr("lib.generation.NoRepeatedChange", Spy)
         plain = generate(decoder.model, decoder.tokenizer, prompts, Decoding(max_new_tokens=6))
         assert seen == []
         ruled = generate(decoder.model, decoder.tokenizer, prompts, Decoding(max_new_tokens=6, no_repeated_change=True))

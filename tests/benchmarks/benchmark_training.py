@@ -13,7 +13,7 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from lib.data import load
 from lib.data.examples import step_examples
-from lib.decoding import Decoding, generate
+from lib.generation import Decoding, generate
 from lib.models import load_seq2seq
 from lib.training import IGNORED, LABEL_COST, encode, use_bf16
 
