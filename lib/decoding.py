@@ -12,7 +12,7 @@ from lib.data.procedures import Procedure
 from lib.generation import Decoding, Output, encode_prompts, generate
 from lib.memory import MemoryBank, read_answer
 from lib.models.memory_bart import MemoryBart
-from lib.text import StateChange, parse_sentence, split_answer
+from lib.text import StateChange, parse_sentences, split_answer
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ def predict(
         decoded = generate(model, tokenizer, prompts, decoding, seed, device, progress, slots)
         for (place, index), output in zip(wave, decoded, strict=True):
             outputs[place].append(output)
-            changes = procedures[place].steps[index].changes if history == "gold" else _changes(output.text, preset)
-            told[place].append(list(changes))
+            said = parse_sentences(split_answer(output.text, preset), preset)
+            told[place].append(said if history == "predicted" else list(procedures[place].steps[index].changes))
         if memory is not None:
             memory.remember(places, prompts, [told[place][-1] for place in places])
     predictions = [[split_answer(output.text, preset) for output in by_step] for by_step in outputs]
@@ -178,12 +178,6 @@ def _waves(procedures: Sequence[Procedure]) -> list[list[tuple[int, int]]]:
     return [[(place, k) for place, p in enumerate(procedures) if k < len(p.steps)] for k in range(longest)]
 
 
-def _changes(text: str, preset: str) -> list[StateChange]:
-    """Return the state changes that can be parsed out of a generated text."""
-    parsed = (parse_sentence(sentence, preset) for sentence in split_answer(text, preset))
-    return [change for change in parsed if change is not None]
-
-
 def _report(outputs: "Sequence[Output]", preset: str, started: float) -> DecodingReport:
     """Return what decoding produced and lost."""
     split = [split_answer(output.text, preset, return_report=True) for output in outputs]
@@ -208,6 +202,22 @@ def target_bound(rows: Sequence[dict], share: float = 1.0) -> int:
     """Return an output bound from training rows: the number of label tokens that `share` of them do not exceed."""
     lengths = sorted(sum(label >= 0 for label in row["labels"]) for row in rows)
     return lengths[min(len(lengths) - 1, int(share * len(lengths)))]
+
+
+def with_predictions(
+    procedures: Sequence[Procedure], predictions: Sequence[Sequence[Sequence[str]]], preset: str = "released"
+) -> list[Procedure]:
+    """Return the procedures with the changes that were predicted, as far as they can be parsed."""
+    return [
+        replace(
+            procedure,
+            steps=tuple(
+                replace(step, changes=tuple(parse_sentences(sentences, preset)))
+                for step, sentences in zip(procedure.steps, by_step, strict=True)
+            ),
+        )
+        for procedure, by_step in zip(procedures, predictions, strict=True)
+    ]
 
 
 def as_record(report: DecodingReport) -> dict:

@@ -162,3 +162,67 @@ def repetition(curve: pd.DataFrame) -> Figure:
     figure.axes[0].set_ylabel("ROUGE-L F1 (%)")
     figure.axes[0].legend(frameon=False, fontsize=8)
     return figure
+
+
+def slots_over_steps(counts: Mapping[str, Sequence[Sequence[int]]]) -> Figure:
+    """Draw the mean number of memory slots before each step, with the range over procedures.
+
+    Parameters
+    ----------
+    counts : mapping
+        Name -> for each procedure, the number of slots before each of its steps (`lib.memory.slot_counts`).
+    """
+    figure = Figure(figsize=(5.5, 3.4), layout="constrained")
+    axis = figure.subplots()
+    for (name, by_procedure), colour in zip(counts.items(), ("#7f7f7f", "#1f77b4"), strict=False):
+        longest = max(map(len, by_procedure))
+        columns = [[own[step] for own in by_procedure if step < len(own)] for step in range(longest)]
+        steps = np.arange(1, longest + 1)
+        axis.plot(steps, [np.mean(column) for column in columns], marker="o", markersize=4, color=colour, label=name)
+        low, high = ([np.quantile(column, q) for column in columns] for q in (0.1, 0.9))
+        axis.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
+    axis.set_xlabel("step")
+    axis.set_ylabel("slots before it (band: 10% to 90%)")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.set_ylim(bottom=0)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def memory_attention(steps: Sequence[Mapping], title: str = "") -> Figure:
+    """Draw which slot each change looks at, all steps of a procedure in one picture.
+
+    Parameters
+    ----------
+    steps : sequence of mappings
+        `lib.attention.as_record` of each step: `step`, `changes`, `slots`, `weights` (changes, slots).
+    """
+    slots = max((step["slots"] for step in steps), key=len, default=[])
+    shown = [step for step in steps if step["slots"] and step["changes"]]
+    rows = [
+        (step["step"], change, weights)
+        for step in shown
+        for change, weights in zip(step["changes"], step["weights"], strict=True)
+    ]
+    figure = Figure(figsize=(3.2 + 0.32 * max(len(slots), 4), 1.8 + 0.26 * max(len(rows), 2)), layout="constrained")
+    axis = figure.subplots()
+    if not rows:
+        axis.axis("off")
+        axis.text(0.5, 0.5, "no change is said once a slot exists", ha="center", va="center", fontsize=9)
+        return figure
+    matrix = np.full((len(rows), len(slots)), np.nan)
+    for at, (_, _, weights) in enumerate(rows):
+        matrix[at, : len(weights)] = 100 * np.asarray(weights)
+    axis.set_facecolor("#eeeeee")
+    image = axis.imshow(matrix, cmap="Blues", aspect="auto", vmin=0)
+    axis.set_xticks(range(len(slots)), slots, rotation=60, ha="right", fontsize=7)
+    axis.set_yticks(range(len(rows)), [f"{step}: {change}" for step, change, _ in rows], fontsize=7)
+    for at in range(1, len(rows)):
+        if rows[at][0] != rows[at - 1][0]:
+            axis.axhline(at - 0.5, color="#555555", linewidth=0.8)
+    axis.set_xlabel("memory slot, in order of creation (grey: not there yet)")
+    axis.set_ylabel("step: change that is said")
+    axis.set_title(title, fontsize=9)
+    figure.colorbar(image, ax=axis, label="share of attention (%)", shrink=0.8)
+    return figure

@@ -267,6 +267,22 @@ def bootstrap_interval(
     return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
+def paired_difference(
+    ours: Sequence[float], theirs: Sequence[float], groups: Sequence[str], seed: int = 0, resamples: int = 2000
+) -> tuple[float, float, float]:
+    """Return mean(ours - theirs) over the same steps and its 95% interval, resampling whole procedures.
+
+    Parameters
+    ----------
+    ours, theirs : sequences of float, (steps,)
+        In the same order.
+    groups : sequence of str, (steps,)
+        The procedure of each step.
+    """
+    difference = np.subtract(ours, theirs)
+    return (float(difference.mean()), *bootstrap_interval(difference, groups, seed, resamples))
+
+
 def to_json(content: Mapping) -> str:
     """Return JSON: NumPy values as plain numbers and lists, floats in full, NaN as null; a line a key, two levels."""
     return _lines(_plain(content), depth=2) + "\n"

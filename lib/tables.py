@@ -105,7 +105,7 @@ def trained_rows(profile: str, notebooks: Sequence[str], dataset: str) -> dict[s
     for notebook in notebooks:
         for run in results.finished_runs(profile, notebook):
             metrics = results.load(profile, notebook, run)
-            if metrics["dataset"] != dataset:
+            if metrics["dataset"] != dataset or metrics["parameters"].get("ablation"):
                 continue
             if metrics["row"] in rows:
                 raise ValueError(f"{notebook}/{run} and {rows[metrics['row']][0]} both fill the row {metrics['row']!r}")
@@ -163,6 +163,35 @@ def models_frame(*several: Mapping[str, dict]) -> pd.DataFrame:
         for row, m in rows.items()
     ]
     return pd.DataFrame(found, columns=columns)
+
+
+def ablation_frame(profile: str) -> pd.DataFrame:
+    """Return a row a run of `04_emem` on OpenPI-C: what was changed, how long it trained, F1 with either history.
+
+    Columns are the dev loss (nats a token) and F1 on test in percent: ROUGE-L with predicted and with gold history,
+    and cluster-based BLEU.
+    """
+    rows = []
+    for run in results.finished_runs(profile, "04_emem"):
+        metrics = results.load(profile, "04_emem", run)
+        if metrics["dataset"] != "openpi-c":
+            continue
+        training, scores = metrics["training"], metrics["scores"]
+        rows.append(
+            {
+                "what is changed": metrics["parameters"]["ablation"] or f"nothing ({metrics['row']})",
+                "updates": training["updates"],
+                "parameters (M)": metrics["parameters_of_model"] / 1e6,
+                "dev loss": training["best_dev_loss"],
+                "outputs a step": metrics["decoding"]["outputs_per_step"],
+                **{
+                    f"{metric}, {history} history": 100 * scores[who][key]["f1"]
+                    for metric, key in (("original ROUGE-L", "original_rouge_l"), ("cluster BLEU", "cluster_bleu"))
+                    for history, who in (("predicted", "model"), ("gold", "gold_history"))
+                },
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def bcubed_frame(metrics: dict | None) -> pd.DataFrame:

@@ -102,6 +102,12 @@ def parse_sentence(sentence: str, preset: str = "released") -> StateChange | Non
     return StateChange(entity, attribute, before, after)
 
 
+def parse_sentences(sentences: Sequence[str], preset: str = "released") -> list[StateChange]:
+    """Return the state changes of the sentences that state one, in order."""
+    parsed = (parse_sentence(sentence, preset) for sentence in sentences)
+    return [change for change in parsed if change is not None]
+
+
 def split_answer(
     generated: str, preset: str = "released", return_report: bool = False
 ) -> list[str] | tuple[list[str], SplitReport]:

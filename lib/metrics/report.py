@@ -9,7 +9,7 @@ from lib.metrics.clusters import EmbeddingClusterer
 from lib.metrics.f1 import Scores, cluster_f1, openpi_f1
 from lib.metrics.match import MATCHES
 from lib.provenance import extend
-from lib.results import bootstrap_interval
+from lib.results import bootstrap_interval, paired_difference
 
 
 def six_f1s(
@@ -91,6 +91,39 @@ def per_step(scores: dict[str, Scores]) -> dict[str, list]:
         return {}
     ids = next(iter(scores.values())).ids
     return {"ids": list(ids)} | {name: score.per_step.round(6).tolist() for name, score in scores.items()}
+
+
+def compare(scores: dict[str, Scores], other: dict[str, list], seed: int = 0) -> pd.DataFrame:
+    """Return F1 beside another model's on the same steps, in percent, with a paired bootstrap over procedures.
+
+    Parameters
+    ----------
+    scores : dict from str to Scores
+    other : dict
+        As `per_step` gives it, for the other model.
+
+    Raises
+    ------
+    ValueError
+        If the other's steps are not the same.
+    """
+    rows = []
+    for name, score in scores.items():
+        if set(score.ids) != set(other["ids"]):
+            raise ValueError(f"{name}: {len(score.ids)} steps here, {len(other['ids'])} there, and not the same ones")
+        place = {step: at for at, step in enumerate(other["ids"])}
+        theirs = [other[name][place[step]][2] for step in score.ids]
+        procedures = [step.rsplit("||", 1)[0] for step in score.ids]
+        found = [100 * value for value in paired_difference(score.per_step[:, 2], theirs, procedures, seed)]
+        verdict = "better" if found[1] > 0 else "worse" if found[2] < 0 else "no difference shown"
+        rows.append((100 * score.f1, 100 * sum(theirs) / len(theirs), *found, verdict))
+    columns = ["F1", "other F1", "difference", "low", "high", "verdict"]
+    return pd.DataFrame(rows, index=pd.Index(list(scores), name="metric"), columns=columns)
+
+
+def f1_table(several: dict[str, dict[str, Scores]]) -> pd.DataFrame:
+    """Return the F1s of several sets of predictions in percent, a column each."""
+    return pd.DataFrame({who: {name: 100 * s.f1 for name, s in scores.items()} for who, scores in several.items()})
 
 
 def beats(scores: dict[str, Scores], baseline: dict[str, Scores]) -> str:
