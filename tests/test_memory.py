@@ -489,3 +489,12 @@ def test_forty_steps_and_three_hundred_slots_train_and_decode():
     assert report.slots == 320
     assert report.inputs_truncated == sum(len(ids) == 128 for ids in rows[0]["input_ids"]) == rows[0]["inputs_cut"] > 0
     assert report.steps == 40
+
+
+def test_the_gpu_script_runs_on_a_processor_with_a_tiny_model(tmp_path):
+    from tests.gpu.benchmark_memory_bart import main
+
+    frame = main(["--size", "tiny", "--device", "cpu", "--repeats", "1", "--out", str(tmp_path / "table.md")])
+    assert frame["queries to memory"].tolist() == ["none", "shared", "own"]
+    assert (frame[["training tokens/s", "decoding tokens/s"]] > 0).all(axis=None)
+    assert "tiny model on CPU" in (tmp_path / "table.md").read_text()
