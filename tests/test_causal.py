@@ -148,7 +148,7 @@ def test_waves_equal_one_procedure_at_a_time_and_tell_what_was_predicted(trained
         asked.append(list(prompts))
         return generate(model, tokenizer, prompts, *rest, **more)
 
-    monkeypatch.setattr("lib.decoding.generate", spy)
+    monkeypatch.setattr("lib.decoding.steps.generate", spy)
     boil = Procedure("x/Boil", "Boil", (Step(1, "Put it on.", ()), Step(2, "Wait a while.", ())))
     predict(model, tokenizer, [boil, *several], how, states=True)
     assert [len(prompts) for prompts in asked] == [
