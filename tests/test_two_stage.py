@@ -15,7 +15,7 @@ from lib.models import load_seq2seq
 from lib.text import NO_CHANGE, split_answer, to_answer, to_sentence
 from lib.training import Settings, encode, fit
 
-HOW = Decoding(max_new_tokens=30, max_input=128, batch_size=2)
+HOW = Decoding(beams=2, max_new_tokens=60, max_input=128, batch_size=2)
 
 
 def gold(procedures):
@@ -156,7 +156,7 @@ def trained(tmp_path_factory):
     model, tokenizer = load_seq2seq("tiny", dropout=0.0)
     procedures = load("openpi-c", "test", "sample")[:1]
     rows = encode(tokenizer, entity_examples(procedures), 128, 60)
-    settings = Settings(learning_rate=3e-3, updates=40, evaluate_every=40, batch_size=8, precision="fp32", device="cpu")
+    settings = Settings(learning_rate=3e-3, updates=150, evaluate_every=150, batch_size=8, precision="fp32", device="cpu")
     fit(model, tokenizer, rows, rows, tmp_path_factory.mktemp("fit"), settings)
     return model, tokenizer
 
