@@ -158,12 +158,16 @@ def repetition_rules(decoding: Decoding, ngram: int = 6) -> dict[str, Decoding]:
 
 
 def summary(compared: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Return mean and standard deviation over seeds of some columns, a row a way; no deviation for one seed."""
+    """Return the mean over seeds of some columns, a row a way, with the standard deviation where there are several.
+
+    F1s are in percent. A mean stands alone for one seed, and as `12.3 ± 0.4` else.
+    """
     grouped = compared.groupby("way", sort=False)
     frame = pd.DataFrame({"seeds": grouped.size()})
     for column in columns:
-        frame[column] = grouped[column].mean()
-        frame[f"{column} sd"] = grouped[column].std()
+        scale = 100 if column.endswith("_f1") else 1
+        spread = (scale * grouped[column].std()).map(lambda sd: "" if pd.isna(sd) else f" ± {sd:.1f}")
+        frame[column] = (scale * grouped[column].mean()).map("{:.1f}".format) + spread
     return frame
 
 

@@ -7,6 +7,13 @@ import pandas as pd
 from lib import results
 from lib.paths import OUTPUTS, ROOT
 
+#: Names as they stand in tables; what replaces a paper's model says so.
+MODELS = {
+    "warm:minilm": "BART from MiniLM for BART-large",
+    "wheel:smollm2": "SmolLM2-135M for GPT-2 medium",
+    "tiny": "random BART",
+    "tiny-causal": "random GPT-2",
+}
 TANDON = "GPT-2 (Tandon et al., 2020)"
 README_START, README_END = "<!-- results: made by `make readme` -->", "<!-- end of results -->"
 
@@ -17,8 +24,9 @@ def comparison(
     otherwise: str = "",
     intervals: Mapping[tuple[str, str], str] | None = None,
     by_row: Mapping[str, str] | None = None,
+    models: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
-    """Return one row for every cell of a paper's table: paper, ours, difference, interval, verdict, note.
+    """Return one row for every cell of a paper's table: paper, ours, difference, interval, verdict, model, note.
 
     Parameters
     ----------
@@ -32,6 +40,8 @@ def comparison(
         95% intervals over procedures, for the cells that have one.
     by_row : mapping, optional
         Rows to which another `otherwise` applies: Table 3's first row needs no model.
+    models : mapping, optional
+        What stands behind our numbers of a row, see `model_names`.
 
     Raises
     ------
@@ -57,6 +67,7 @@ def comparison(
                 "difference": None if value is None or paper is None or reason else value - paper.value,
                 "95% interval": (intervals or {}).get((row, column), ""),
                 "verdict": said,
+                "model": (models or {}).get(row, "") if value is not None else "",
                 "note": notes.get(f"{row} / {column}", "") if value is not None and not reason else "",
             }
         )
@@ -124,6 +135,15 @@ def trained_cells(
     return cells, intervals
 
 
+def model_names(rows: Mapping[str, dict]) -> dict[str, str]:
+    """Return what stands behind each trained row: model, size, updates. What replaces a paper's model says so."""
+    return {
+        row: f"{MODELS.get(m['parameters']['model'], m['parameters']['model'])}, "
+        f"{m['parameters_of_model'] / 1e6:.0f}M, {m['training']['updates']:,} updates"
+        for row, m in rows.items()
+    }
+
+
 def strategy_cells(rows: Mapping[str, dict]) -> dict[tuple[str, str], float]:
     """Return Table 4's cells, cluster-based BLEU F1 in percent, means over seeds where decoding samples."""
     cells = {}
@@ -141,6 +161,8 @@ def models_frame(*several: Mapping[str, dict]) -> pd.DataFrame:
         "data",
         "model",
         "parameters (M)",
+        "updates",
+        "minutes",
         "tokens trained",
         "outputs a step",
         "distinct",
@@ -151,8 +173,10 @@ def models_frame(*several: Mapping[str, dict]) -> pd.DataFrame:
         (
             row,
             m["data"],
-            m["parameters"]["model"],
+            MODELS.get(m["parameters"]["model"], m["parameters"]["model"]),
             m["parameters_of_model"] / 1e6,
+            m["training"]["updates"],
+            m["training"]["wall_time_seconds"] / 60,
             f"{m['training']['tokens']:,}",
             m["decoding"]["outputs_per_step"],
             m["decoding"]["distinct_per_step"],
@@ -235,6 +259,7 @@ def summary(comparisons: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
                     "paper": " / ".join(cells.paper),
                     "ours": _joined(cells.ours, digits=0 if table == "Table 1" else 2),
                     "verdict": ", ".join(f"{name} ({number})" for name, number in verdicts.items()),
+                    "our model": next(filter(None, cells.model), ""),
                 }
             )
     return pd.DataFrame(rows)

@@ -119,6 +119,20 @@ def test_trained_rows_fill_their_tables_and_rows_of_our_own_do_not():
     assert frame.ours.dtype == float
 
 
+def test_a_small_model_stands_beside_its_number():
+    rows = trained(0.25)
+    rows["BART"] |= {"parameters": {"model": "warm:minilm"}, "parameters_of_model": 29_861_376}
+    rows["BART"] |= {"training": {"updates": 2709}}
+    names = tables.model_names(rows)
+    assert names == {"BART": "BART from MiniLM for BART-large, 30M, 2,709 updates"}
+    frame = tables.comparison("table2", tables.trained_cells(rows, "table2")[0], "other model", models=names)
+    assert set(frame[frame.row == "BART"].model) == set(names.values())
+    assert set(frame[frame.row == "GPT-2"].model) == {""}
+    summary = tables.summary({"Table 2": frame}).set_index("row")
+    assert summary.loc["BART", "our model"] == names["BART"]
+    assert summary.loc["GPT-2", "our model"] == ""
+
+
 def test_table_4_has_means_over_seeds():
     study = [{"way": "top-p 0.9", "cluster_bleu_f1": value} for value in (0.1, 0.2)]
     study += [{"way": "beam 4", "cluster_bleu_f1": 0.3}, {"way": "as chosen on dev", "cluster_bleu_f1": 0.9}]

@@ -156,7 +156,9 @@ def trained(tmp_path_factory):
     model, tokenizer = load_seq2seq("tiny", dropout=0.0)
     procedures = load("openpi-c", "test", "sample")[:1]
     rows = encode(tokenizer, entity_examples(procedures), 128, 60)
-    settings = Settings(learning_rate=3e-3, updates=150, evaluate_every=150, batch_size=8, precision="fp32", device="cpu")
+    settings = Settings(
+        learning_rate=3e-3, updates=150, evaluate_every=150, batch_size=8, precision="fp32", device="cpu"
+    )
     fit(model, tokenizer, rows, rows, tmp_path_factory.mktemp("fit"), settings)
     return model, tokenizer
 
