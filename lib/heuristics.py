@@ -64,25 +64,16 @@ def evaluate(
     embedder, revision : str
         See `lib.metrics.EmbeddingClusterer`.
     """
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import precision_recall_curve, precision_recall_fscore_support, roc_auc_score
-    from sklearn.model_selection import StratifiedKFold, cross_val_predict
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
+    from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
 
-    reader = _Reader([*train[0], *test[0]], embedder, revision)
+    reader = Reader([*train[0], *test[0]], embedder, revision)
     rows, singles, scores = {}, [], {}
     for stage in STAGES:
-        (x, y), (x_test, y_test) = (_table(stage, *split, reader) for split in (train, test))
+        (x, y), (x_test, y_test) = (features(stage, *split, reader) for split in (train, test))
         if min(y.sum(), (~y).sum()) < 2 or not len(y_test):
             continue  # nothing to learn from
-        model = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000))
-        folds = StratifiedKFold(min(5, int(y.sum())), shuffle=True, random_state=seed)
-        held_out = cross_val_predict(model, x, y, cv=folds, method="predict_proba")[:, 1]
-        precision, recall, thresholds = precision_recall_curve(y, held_out)
-        f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
-        threshold = thresholds[f1[:-1].argmax()]
-        found = pd.Series(model.fit(x, y).predict_proba(x_test)[:, 1], index=x_test.index)
+        model, threshold = tune(x, y, seed)
+        found = pd.Series(model.predict_proba(x_test)[:, 1], index=x_test.index)
         p, r, f, _ = precision_recall_fscore_support(y_test, found >= threshold, average="binary", zero_division=0)
         area = roc_auc_score(y_test, found) if 0 < y_test.sum() < len(y_test) else float("nan")
         rows[stage] = (len(y_test), float(y_test.mean()), float(p), float(r), float(f), float(area))
@@ -96,6 +87,29 @@ def evaluate(
         pd.DataFrame(singles, columns=["stage", "feature", "area under the curve"]).set_index(["stage", "feature"]),
         scores,
     )
+
+
+def tune(x: pd.DataFrame, y: np.ndarray, seed: int = 0) -> tuple[object, float]:
+    """Return a logistic regression fitted on features, and the threshold of its best F1 in cross-validation.
+
+    Parameters
+    ----------
+    x : DataFrame, (items, features)
+    y : (items,) bool
+        Whether the item was dropped; at least two of each kind.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import precision_recall_curve
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    model = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000))
+    folds = StratifiedKFold(min(5, int(y.sum())), shuffle=True, random_state=seed)
+    held_out = cross_val_predict(model, x, y, cv=folds, method="predict_proba")[:, 1]
+    precision, recall, thresholds = precision_recall_curve(y, held_out)
+    f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
+    return model.fit(x, y), float(thresholds[f1[:-1].argmax()])
 
 
 def evaluate_splits(
@@ -117,7 +131,7 @@ def candidates(evaluation: Evaluation, stage: str, number: int = 10) -> list[str
     return evaluation.scores[stage].sort_values(ascending=False, kind="stable").index[:number].tolist()
 
 
-def procedure_features(procedure: Procedure, reader: "_Reader") -> dict[str, float]:
+def procedure_features(procedure: Procedure, reader: "Reader") -> dict[str, float]:
     """Return what makes a text look like a procedure: commands, in an order, about the same things."""
     steps = [reader.text(step.text) for step in procedure.steps]
     vectors = np.stack([reader.vector(step.text) for step in procedure.steps])
@@ -140,7 +154,7 @@ def procedure_features(procedure: Procedure, reader: "_Reader") -> dict[str, flo
     }
 
 
-def step_features(procedure: Procedure, index: int, reader: "_Reader") -> dict[str, float]:
+def step_features(procedure: Procedure, index: int, reader: "Reader") -> dict[str, float]:
     """Return what makes a step executable where it stands."""
     step = reader.text(procedure.steps[index].text)
     vectors = [reader.vector(other.text) for other in procedure.steps]
@@ -161,7 +175,7 @@ def step_features(procedure: Procedure, index: int, reader: "_Reader") -> dict[s
     }
 
 
-def change_features(procedure: Procedure, index: int, change: StateChange, reader: "_Reader") -> dict[str, float]:
+def change_features(procedure: Procedure, index: int, change: StateChange, reader: "Reader") -> dict[str, float]:
     """Return what ties a state change to the text so far: its entity by lemma and by embedding, its states."""
     step = procedure.steps[index]
     here = reader.text(step.text)
@@ -200,8 +214,8 @@ class _Text:
     negated: bool
 
 
-class _Reader:
-    """Parses and embeds every text once."""
+class Reader:
+    """Parses and embeds every text of some procedures once: what the features are made from."""
 
     def __init__(self, procedures: Sequence[Procedure], embedder: str, revision: str):
         texts, embedded = set(), set()
@@ -259,18 +273,18 @@ def _is_command(root) -> bool:
     return root.tag_ == "VB" and not any(child.dep_ in {"nsubj", "aux"} for child in root.children)
 
 
-def _table(
-    stage: str, procedures: Sequence[Procedure], decisions: Decisions, reader: _Reader
+def features(
+    stage: str, procedures: Sequence[Procedure], decisions: Decisions, reader: Reader
 ) -> tuple[pd.DataFrame, np.ndarray]:
     """Return features and whether the item was dropped, a row an item that stood to be judged at this stage."""
     rows = dict(_rows(stage, procedures, decisions, reader))
     fates: Mapping[str, str] = decisions.of(stage)
     frame = pd.DataFrame.from_dict(rows, orient="index")
-    return frame, np.array([fates[item] == DROPPED for item in frame.index])
+    return frame, np.array([fates[item] == DROPPED for item in frame.index], dtype=bool)
 
 
 def _rows(
-    stage: str, procedures: Sequence[Procedure], decisions: Decisions, reader: _Reader
+    stage: str, procedures: Sequence[Procedure], decisions: Decisions, reader: Reader
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield item id and features."""
     for procedure in procedures:
@@ -286,7 +300,7 @@ def _rows(
                 yield from _change_rows(procedure, index, step, reader)
 
 
-def _change_rows(procedure: Procedure, index: int, step: Step, reader: _Reader) -> Iterator[tuple[str, dict]]:
+def _change_rows(procedure: Procedure, index: int, step: Step, reader: Reader) -> Iterator[tuple[str, dict]]:
     """Yield item id and features of a step's changes."""
     for position, change in enumerate(step.changes, start=1):
         yield change_id(procedure.id, step.number, position), change_features(procedure, index, change, reader)

@@ -1,9 +1,9 @@
-"""Procedures drawn as text: `screen` is a screen of the annotation (Fig. 5), `problems` the kinds of issues (Fig. 2).
+"""Procedures drawn as text: the annotation (Fig. 5), kinds of issues (Fig. 2), the method (Fig. 1), its outputs.
 
 Everything is laid out in points on a page of 6.5 inches, as high as the text needs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
@@ -14,7 +14,7 @@ from lib.annotation import MARK, Item, Screen
 
 # The picture is laid out in points; 6.5 inches is the text width of a page.
 WIDTH, MARGIN, SIZE, LINE = 468, 18, 10, 1.4
-INK, QUIET, ACCENT, TINT = "#222222", "#555555", "#1f77b4", "#e3eef7"
+INK, QUIET, ACCENT, TINT, WRONG = "#222222", "#555555", "#1f77b4", "#e3eef7", "#c22525"
 
 
 def screen(item: Item, screen: Screen) -> Figure:
@@ -44,6 +44,102 @@ def problems(examples: Sequence[tuple[str, Item, str]]) -> Figure:
         top = _item(axis, item, top) + 0.4 * SIZE
         top = _paragraph(axis, remark, top, size=0.9 * SIZE, color=QUIET) + 1.6 * SIZE
     return _sized(figure, axis, top)
+
+
+def method(
+    item: Item,
+    slots: Sequence[str],
+    first: Sequence[str],
+    by_entity: Mapping[str, Sequence[str]],
+    names: tuple[str, str] = ("First stage", "Second stage"),
+) -> Figure:
+    """Draw two-stage decoding with memory on one step, from the input to the joined answers: Figure 1.
+
+    Parameters
+    ----------
+    item : Item
+        Goal, steps so far, and the step that is asked about; no statement.
+    slots : sequence of str
+        What the memory holds before the step, `attribute of entity`.
+    first : sequence of str
+        What the first stage says.
+    by_entity : mapping
+        Entity -> what the second stage says about it.
+    names : (str, str)
+        Of the two models.
+    """
+    figure, axis = _page()
+    top = _box(axis, "Input", lambda top: _item(axis, item, top), MARGIN)
+    held = ", ".join(slots) or "nothing yet"
+    top = _box(axis, "Entity memory before this step", lambda top: _paragraph(axis, held, top, color=QUIET), top)
+    top = _arrow(axis, top, f"{names[0]}: encoder tokens and memory slots in one attention")
+    top = _box(axis, "What changes, and whose", lambda top: _lines(axis, [(s, INK) for s in first], top), top)
+    top = _arrow(axis, top, "entities, one by one")
+    asked = [(f"Now, what happens to {entity}?", QUIET) for entity in by_entity]
+    top = _box(axis, "Questions, each with the same goal and steps", lambda top: _lines(axis, asked, top), top)
+    top = _arrow(axis, top, names[1])
+    said = [(s, INK) for sentences in by_entity.values() for s in sentences]
+    top = _box(axis, "Answers, joined", lambda top: _lines(axis, said, top), top)
+    return _sized(figure, axis, top)
+
+
+def two_stages(item: Item, first: Sequence[str], second: Sequence[str]) -> Figure:
+    """Draw both stages' outputs on one step below each other, what only one of them says in colour: Figure 3."""
+    figure, axis = _page()
+    top = _item(axis, item, MARGIN) + SIZE
+    for title, said, other, colour in (
+        ("First stage (red: the second does not say it)", first, second, WRONG),
+        ("Second stage (blue: the first does not say it)", second, first, ACCENT),
+    ):
+        top = _paragraph(axis, title, top, weight="bold") + 0.3 * SIZE
+        top = _lines(axis, [(s, INK if s in other else colour) for s in said], top) + SIZE
+    return _sized(figure, axis, top)
+
+
+def grounded(item: Item, said: Mapping[str, Sequence[tuple[str, bool]]]) -> Figure:
+    """Draw what several models say about one step; what the text does not carry is red: Figure 4.
+
+    Parameters
+    ----------
+    item : Item
+    said : mapping
+        Model -> (sentence, whether it was flagged).
+    """
+    figure, axis = _page()
+    top = _item(axis, item, MARGIN) + SIZE
+    for name, sentences in said.items():
+        flagged = sum(flag for _, flag in sentences)
+        title = f"{name}: {len(sentences)} changes, {flagged} flagged"
+        top = _paragraph(axis, title, top, weight="bold") + 0.3 * SIZE
+        top = _lines(axis, [(sentence, WRONG if flag else INK) for sentence, flag in sentences], top) + SIZE
+    return _sized(figure, axis, top)
+
+
+def _lines(axis, rows: Sequence[tuple[str, str]], top: float) -> float:
+    """Draw a list of (text, colour); return where it ends."""
+    for text, colour in rows or [("nothing", QUIET)]:
+        _paragraph(axis, "·", top, left=MARGIN + 1.2 * SIZE, color=colour, hanging=True)
+        top = _paragraph(axis, text, top, left=MARGIN + 1.2 * SIZE, color=colour)
+    return top
+
+
+def _box(axis, title: str, content: Callable[[float], float], top: float) -> float:
+    """Draw a titled box around what `content` draws; return where it ends."""
+    start = top
+    top = _paragraph(axis, title, top + 0.5 * SIZE, left=MARGIN, weight="bold", color=ACCENT)
+    top = content(top + 0.3 * SIZE) + 0.6 * SIZE
+    height = top - start
+    frame = {"fill": False, "edgecolor": "#999999", "linewidth": 0.8}
+    axis.add_patch(Rectangle((0.5 * MARGIN, start), WIDTH - MARGIN, height, **frame))
+    return top + 0.8 * SIZE
+
+
+def _arrow(axis, top: float, text: str) -> float:
+    """Draw an arrow down with a text beside it; return where it ends."""
+    style = {"arrowstyle": "-|>", "color": QUIET, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+    axis.annotate("", (2 * MARGIN, top + 2 * SIZE), (2 * MARGIN, top - 0.4 * SIZE), arrowprops=style)
+    _paragraph(axis, text, top, left=3 * MARGIN, size=0.9 * SIZE, color=QUIET)
+    return top + 2.4 * SIZE
 
 
 def _page():

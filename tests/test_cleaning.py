@@ -508,7 +508,7 @@ def test_heuristics_read_commands_and_mentions():
         Step(1, "Rinse the cup with water.", (change("cup"), change("spaceship"))),
         Step(2, "The cup is now wet.", (change("cup"),)),
     ))  # fmt: skip
-    reader = heuristics._Reader([tale], "wheel:minilm", "")
+    reader = heuristics.Reader([tale], "wheel:minilm", "")
     first, second = (heuristics.step_features(tale, index, reader) for index in (0, 1))
     assert (first["imperative"], second["imperative"]) == (1.0, 0.0)
     assert (first["states something"], second["states something"]) == (0.0, 1.0)
