@@ -7,14 +7,16 @@ precision is measured first, on decisions that it was not tuned on; `to_count_by
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 
 import numpy as np
 import pandas as pd
 
+from lib import cleaning
 from lib.annotation import Item
 from lib.cleaning import Decisions, change_id
 from lib.cleaning.screens import SCREENS, screen_items
-from lib.data import Procedure
+from lib.data import Procedure, load_splits
 from lib.heuristics import Reader, change_features, features, tune
 from lib.results import bootstrap_interval
 from lib.text import to_sentence
@@ -85,6 +87,25 @@ def fit(
     return Detector(model, threshold, pd.DataFrame.from_dict(rows, orient="index"))
 
 
+def judged(data: str, decisions: str) -> dict[str, tuple[list[Procedure], Decisions]]:
+    """Return, for each split of some raw data, its procedures and what became of their items.
+
+    Parameters
+    ----------
+    data : str
+        Where OpenPI lies, see `lib.data.load_splits`.
+    decisions : {"votes", "release"}
+        See `lib.cleaning.decide`.
+    """
+    raw = load_splits("openpi", data)
+    if decisions == "release":
+        fates = cleaning.derive_splits(raw, cleaning.release_of(data))
+    else:
+        results, _ = cleaning.decide(raw, decisions, "", data)
+        fates = {split: cleaning.as_decisions(raw[split], result) for split, result in results.items()}
+    return {split: (raw[split], fates[split]) for split in fates}
+
+
 def check(
     detector: Detector, procedures: Sequence[Procedure], embedder: str = "wheel:minilm", revision: str = ""
 ) -> pd.DataFrame:
@@ -144,6 +165,26 @@ def rates(checked: Mapping[str, pd.DataFrame], number: int = 50, seed: int = 0) 
                 rows.append((procedures, measure, name, len(chosen), len(part), int(flags.sum()), share, low, high))
     columns = ["procedures", "measure", "model", "texts", "changes", "hallucinated", "share", "low", "high"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def said_at(
+    checked: Mapping[str, pd.DataFrame], procedure: Procedure, number: int
+) -> dict[str, list[tuple[str, bool]]]:
+    """Return what each model says about one step, and whether it is flagged, for a figure or `to_html`."""
+    found = {}
+    for name, frame in checked.items():
+        part = frame[(frame.procedure == procedure.id) & (frame.step == number)]
+        found[name] = list(zip(part.sentence, part.flagged.astype(bool), strict=True))
+    return found
+
+
+def to_html(said: Mapping[str, Sequence[tuple[str, bool]]]) -> str:
+    """Return the same as HTML, a list a model, what is flagged marked; texts are escaped."""
+    parts = []
+    for name, sentences in said.items():
+        lines = [f"<li>{f'<mark>{escape(s)}</mark>' if flag else escape(s)}</li>" for s, flag in sentences]
+        parts.append(f"<p><b>{escape(name)}</b></p><ul>{''.join(lines) or '<li><i>nothing</i></li>'}</ul>")
+    return "".join(parts)
 
 
 def to_count_by_hand(

@@ -14,6 +14,8 @@ MODELS = {
     "tiny": "random BART",
     "tiny-causal": "random GPT-2",
 }
+#: Table 4 has another name for one row of Table 3.
+OURS = {"Ours (EMem + ECond)": "BART + EMem + ECond"}
 TANDON = "GPT-2 (Tandon et al., 2020)"
 README_START, README_END = "<!-- results: made by `make readme` -->", "<!-- end of results -->"
 
@@ -118,9 +120,11 @@ def trained_rows(profile: str, notebooks: Sequence[str], dataset: str) -> dict[s
             metrics = results.load(profile, notebook, run)
             if metrics["dataset"] != dataset or metrics["parameters"].get("ablation"):
                 continue
-            if metrics["row"] in rows:
-                raise ValueError(f"{notebook}/{run} and {rows[metrics['row']][0]} both fill the row {metrics['row']!r}")
-            rows[metrics["row"]] = (f"{notebook}/{run}", metrics)
+            # A run may fill several rows, with what differs between them.
+            for row, own in metrics.get("rows", {metrics["row"]: {}}).items():
+                if row in rows:
+                    raise ValueError(f"{notebook}/{run} and {rows[row][0]} both fill the row {row!r}")
+                rows[row] = (f"{notebook}/{run}", metrics | own)
     return {row: metrics for row, (_, metrics) in rows.items()}
 
 
@@ -137,18 +141,39 @@ def trained_cells(
 
 def model_names(rows: Mapping[str, dict]) -> dict[str, str]:
     """Return what stands behind each trained row: model, size, updates. What replaces a paper's model says so."""
-    return {
+    names = {
         row: f"{MODELS.get(m['parameters']['model'], m['parameters']['model'])}, "
         f"{m['parameters_of_model'] / 1e6:.0f}M, {m['training']['updates']:,} updates"
         for row, m in rows.items()
     }
+    return names | {table4: names[row] for table4, row in OURS.items() if row in names}
+
+
+def outputs_cells(rows: Mapping[str, dict]) -> dict[tuple[str, str], float]:
+    """Return the mean outputs a step of the rows for which the paper prints it (sec. 5)."""
+    known = results.paper_numbers()["outputs_per_step"]["rows"].keys() & rows.keys()
+    return {(row, "outputs"): rows[row]["decoding"]["outputs_per_step"] for row in known}
+
+
+def rates_frame(profile: str) -> pd.DataFrame:
+    """Return the rates of hallucinated changes that the runs of `05_econd` counted, in percent; empty without one."""
+    frames = []
+    for run in results.finished_runs(profile, "05_econd"):
+        metrics = results.load(profile, "05_econd", run)
+        if metrics["rates"]:
+            frames.append(pd.DataFrame(metrics["rates"]).assign(run=run))
+    if not frames:
+        return pd.DataFrame()
+    frame = pd.concat(frames, ignore_index=True)
+    frame[["share", "low", "high"]] = 100 * frame[["share", "low", "high"]].astype(float)
+    return frame.rename(columns={"share": "share (%)"})
 
 
 def strategy_cells(rows: Mapping[str, dict]) -> dict[tuple[str, str], float]:
     """Return Table 4's cells, cluster-based BLEU F1 in percent, means over seeds where decoding samples."""
     cells = {}
     for row, columns in results.paper_numbers()["table4"]["rows"].items():
-        for record in rows.get(row, {}).get("study", {}).get("strategies", ()):
+        for record in rows.get(OURS.get(row, row), {}).get("study", {}).get("strategies", ()):
             if record["way"] in columns:
                 cells.setdefault((row, record["way"]), []).append(100 * record["cluster_bleu_f1"])
     return {cell: sum(values) / len(values) for cell, values in cells.items()}

@@ -97,6 +97,28 @@ def first_items() -> dict[str, Item]:
     return dict(zip(SCREENS, (item for _, item, _ in problem_examples()), strict=True))
 
 
+def ask(items: Sequence[Item], stage: str, votes: str, annotator: str):
+    """Return one screen on given items, or a note on how to get it; see `interface`."""
+    if not annotator.strip():
+        return Markdown("*Set `annotator` (your id) and `votes` (a file) in the first cell to vote here.*")
+    if not votes:
+        raise ValueError("votes is empty: name the file to collect into, for example votes='my_votes.jsonl'")
+    if not items:
+        return Markdown("*There is nothing to judge.*")
+    return Annotator(items, SCREENS[stage], ROOT / votes, annotator).widget
+
+
+def given_votes(items: Sequence[Item], stage: str, votes: str) -> dict[str, str]:
+    """Return what annotators said of items so far, the first vote on each; nothing without a file."""
+    path = ROOT / votes
+    if not votes or not path.exists():
+        return {}
+    found: dict[str, str] = {}
+    for vote in read_votes(path, CHOICES, {stage: [item.id for item in items]}):
+        found.setdefault(vote.item, vote.vote)
+    return found
+
+
 def interface(procedures: Sequence[Procedure], votes: str, annotator: str):
     """Return the live interface, a tab a stage, or a note on how to get it.
 

@@ -54,6 +54,8 @@ class TwoStageReport:
         Sentences of either stage.
     inputs_truncated, outputs_truncated : int
         Of the second stage.
+    tokens : int
+        That the second stage generated.
     """
 
     steps: int
@@ -64,6 +66,7 @@ class TwoStageReport:
     outputs: int
     inputs_truncated: int
     outputs_truncated: int
+    tokens: int
 
 
 class TwoStageDecoder:
@@ -137,6 +140,7 @@ class TwoStageDecoder:
             outputs=sum(len(said) for by_step in merged for said in by_step),
             inputs_truncated=sum(output.input_truncated for output in outputs),
             outputs_truncated=sum(output.truncated for output in outputs),
+            tokens=sum(output.tokens for output in outputs),
         )
         return merged
 
