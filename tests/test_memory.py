@@ -498,3 +498,18 @@ def test_the_gpu_script_runs_on_a_processor_with_a_tiny_model(tmp_path):
     assert frame["queries to memory"].tolist() == ["none", "shared", "own"]
     assert (frame[["training tokens/s", "decoding tokens/s"]] > 0).all(axis=None)
     assert "tiny model on CPU" in (tmp_path / "table.md").read_text()
+
+
+@pytest.mark.real_data
+def test_the_public_data_fills_as_many_slots_as_was_counted():
+    _, tokenizer = load_seq2seq("warm:minilm")
+    train = load("openpi-c", "train")
+    steps = [step.changes for procedure in train for step in procedure.steps]
+    pairs = [len({(c.entity, c.attribute) for c in changes}) for changes in steps]
+    new = sum(
+        slot_counts([*(step.changes for step in procedure.steps), ()])[-1] for procedure in train
+    )  # a slot a pair that was ever said
+    assert (sum(pairs), sum(pairs) - new) == (12_638, 1_211)  # a tenth of what is said comes back
+    rows = waves.encode_procedures(tokenizer, train, 256, 300)
+    assert sum(len(row["labels"]) for row in rows) == 2403
+    assert waves.truncation(rows)["inputs_cut"] == 0

@@ -23,12 +23,12 @@ def gold(procedures):
     return [[list(step.sentences) for step in procedure.steps] for procedure in procedures]
 
 
-def oracle(procedures):
-    """Return a perfect second stage."""
+def oracle(procedures, name=str):
+    """Return a perfect second stage; `name` says which entities are the same to it."""
 
     def answers(questions):
         return [
-            to_answer([c for c in procedures[q.procedure].steps[q.step].changes if c.entity == q.entity])
+            to_answer([c for c in procedures[q.procedure].steps[q.step].changes if name(c.entity) == name(q.entity)])
             for q in questions
         ]
 
@@ -204,3 +204,15 @@ def test_an_interrupted_decoding_goes_on_and_decodes_nothing_twice(trained, samp
     assert all(json.loads(line) for line in how["resume"].read_text().splitlines())
     TwoStageDecoder(gold, trained, **how | {"second_decoding": Decoding(1, max_new_tokens=30)}).predict(sample[:1])
     assert len(calls) > 3  # other settings are decoded anew
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize(("dataset", "released", "safe"), [("openpi-c", 99.79, 100), ("openpi", 99.72, 99.92)])
+def test_two_perfect_stages_on_the_public_data_lose_what_was_measured(dataset, released, safe):
+    # Lost: changes with a comma in them, and entities with ` of ` or ` was ` in them, which are parsed as others.
+    procedures = load(dataset, "test")
+    reference = [sentences for by_step in gold(procedures) for sentences in by_step]
+    for preset, name, expected in (("released", str, released), ("safe", normalised, safe)):
+        merged = TwoStageDecoder(gold, oracle(procedures, name), preset).predict(procedures)
+        found = openpi_f1([s for by_step in merged for s in by_step], reference, "exact").f1
+        assert 100 * found == pytest.approx(expected, abs=0.05)
