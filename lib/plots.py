@@ -40,13 +40,15 @@ def distributions(histograms: dict[str, dict[str, Sequence[int]]]) -> Figure:
     return figure
 
 
-def loss_curve(curve: Sequence[dict]) -> Figure:
+def loss_curve(curve: Sequence[dict], score: str = "original ROUGE-L F1 on dev, greedy (%)") -> Figure:
     """Draw training and validation loss by update, and the validation score where there is one.
 
     Parameters
     ----------
     curve : sequence of dict
         `update` and one of `train_loss`, `dev_loss`, `dev_score`, see `lib.training.FitReport`.
+    score : str
+        What the validation score is.
     """
     figure = Figure(figsize=(5.5, 3.4), layout="constrained")
     axis = figure.subplots()
@@ -65,7 +67,7 @@ def loss_curve(curve: Sequence[dict]) -> Figure:
         other.plot(
             updates, [100 * score for score in scores], color="#d62728", linestyle="--", label="dev score (right)"
         )
-        other.set_ylabel("original ROUGE-L F1 on dev, greedy (%)")
+        other.set_ylabel(score)
         other.set_ylim(bottom=0)
         other.spines[["top"]].set_visible(False)
     axis.spines[["top"]].set_visible(False)
@@ -225,4 +227,61 @@ def memory_attention(steps: Sequence[Mapping], title: str = "") -> Figure:
     axis.set_ylabel("step: change that is said")
     axis.set_title(title, fontsize=9)
     figure.colorbar(image, ax=axis, label="share of attention (%)", shrink=0.8)
+    return figure
+
+
+def log_odds(panels: Mapping[str, tuple[Sequence[float], Sequence[bool], float]]) -> Figure:
+    """Draw how the log-odds of Yes lie for both classes, a panel a setting, with both thresholds.
+
+    Parameters
+    ----------
+    panels : mapping
+        Title -> (log-odds, labels, log-odds of the question without content).
+    """
+    figure = Figure(figsize=(3.6 * len(panels), 3.2), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (title, (odds, labels, free)) in zip(axes, panels.items(), strict=True):
+        odds, labels = np.asarray(odds), np.asarray(labels, dtype=bool)
+        bins = np.linspace(min(odds.min(), free, 0) - 0.1, max(odds.max(), free, 0) + 0.1, 40)
+        for said, colour in ((True, "#1f77b4"), (False, "#d62728")):
+            name = f"gold {'Yes' if said else 'No'} ({(labels == said).sum()})"
+            axis.hist(odds[labels == said], bins, color=colour, alpha=0.55, label=name)
+        axis.axvline(0, color="black", linewidth=1.2, label="P(Yes) = P(No)")
+        axis.axvline(free, color="black", linewidth=1.2, linestyle="--", label="question without content")
+        axis.set_title(title, fontsize=9)
+        axis.set_xlabel("log P(Yes) - log P(No)")
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("rows")
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=4, frameon=False, fontsize=8)
+    return figure
+
+
+def scaling(published: pd.DataFrame, ours: pd.DataFrame) -> Figure:
+    """Draw multi-choice accuracy against model size: published numbers as open markers, ours as filled ones.
+
+    Parameters
+    ----------
+    published, ours : DataFrame
+        Columns family, model, millions (of parameters) and accuracy (in percent); may be empty.
+    """
+    figure = Figure(figsize=(6, 3.8), layout="constrained")
+    axis = figure.subplots()
+    families = list(dict.fromkeys([*published["family"], *ours["family"]]))
+    shapes, colours = "osD^v", ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#7f7f7f")
+    for frame, filled, label in ((published, False, "published"), (ours, True, "ours")):
+        for family, rows in frame.sort_values("millions").groupby("family", sort=False):
+            place = families.index(family) % len(shapes)
+            axis.plot(
+                rows["millions"], rows["accuracy"], marker=shapes[place], color=colours[place],
+                markerfacecolor=colours[place] if filled else "white", linewidth=1.2,
+                linestyle="-" if filled else ":", label=f"{family}, {label}",
+            )  # fmt: skip
+    axis.axhline(50, color="#bbbbbb", linewidth=1)
+    axis.annotate("chance", (1, 50), xycoords=("axes fraction", "data"), fontsize=8, va="bottom", ha="right")
+    axis.set_xscale("log")
+    axis.set_xlabel("parameters (millions)")
+    axis.set_ylabel("multi-choice accuracy (%)")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=8)
     return figure

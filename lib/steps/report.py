@@ -31,15 +31,17 @@ class ClassificationReport:
     yes_rate: float
 
 
-def classification_report(labels: Sequence[bool], predictions: Sequence[bool]) -> ClassificationReport:
+def classification_report(
+    labels: Sequence[bool], predictions: Sequence[bool], warn: bool = True
+) -> ClassificationReport:
     """Return sensitivity, specificity, their geometric mean, accuracy and the share of Yes.
 
-    A model that gives one answer to everything is warned about: its accuracy may look fine.
+    A model that gives one answer to everything is warned about, unless `warn` is false: its accuracy may look fine.
     """
     gold, said = np.asarray(labels, dtype=bool), np.asarray(predictions, dtype=bool)
     if gold.shape != said.shape or gold.size == 0:
         raise ValueError(f"{gold.size} labels and {said.size} predictions: give one each, at least one")
-    if said.size > 1 and said.all() | ~said.any():
+    if warn and said.size > 1 and said.all() | ~said.any():
         warnings.warn(f"every answer is {'Yes' if said[0] else 'No'}", stacklevel=2)
     sensitivity = float(said[gold].mean()) if gold.any() else float("nan")
     specificity = float((~said[~gold]).mean()) if (~gold).any() else float("nan")
@@ -61,7 +63,12 @@ def paired_accuracy(rows: Sequence[NextStep], predictions: Sequence[bool]) -> fl
 
 
 def choice_accuracy(scores: np.ndarray, answers: Sequence[int]) -> float:
-    """Return the accuracy of the higher score, in [0, 1]; a tie counts one half.
+    """Return the accuracy of the higher score, in [0, 1]; see `points`."""
+    return float(points(scores, answers).mean())
+
+
+def points(scores: np.ndarray, answers: Sequence[int]) -> np.ndarray:
+    """Return 1 for each row whose right option scores higher, 0 where the other does; a tie counts one half.
 
     Parameters
     ----------
@@ -82,4 +89,4 @@ def choice_accuracy(scores: np.ndarray, answers: Sequence[int]) -> float:
         raise ValueError(f"row {int(np.isnan(scores).any(axis=1).argmax()) + 1} has a score that is NaN")
     rows = np.arange(len(places))
     difference = scores[rows, places] - scores[rows, 1 - places]
-    return float(np.mean(np.where(difference > 0, 1.0, np.where(difference == 0, 0.5, 0.0))))
+    return np.where(difference > 0, 1.0, np.where(difference == 0, 0.5, 0.0))

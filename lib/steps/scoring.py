@@ -127,7 +127,7 @@ def score(
     ValueError
         If a continuation is empty, has nothing before it, or does not fit the model's window.
     """
-    model = model.eval()
+    model = placed(model).eval()
     shared = tuple(shared)
     cuts = [_cut(query, len(shared), window(model), place) for place, query in enumerate(queries, start=1)]
     shortened = [replace(q, context=q.context[cut:]) for q, cut in zip(queries, cuts, strict=True)]
@@ -136,6 +136,12 @@ def score(
     for groups in _batches(_grouped(shortened), shortened, batch_tokens):
         found |= _score_batch(model, prefix, groups, shortened)
     return [replace(found[place], cut=cut) for place, cut in enumerate(cuts)]
+
+
+def placed(model: PreTrainedModel) -> PreTrainedModel:
+    """Return a model on the accelerator, where there is one and a device map has not said otherwise."""
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return model if found is None or hasattr(model, "hf_device_map") else model.to(found)
 
 
 class _Prefix:
