@@ -12,8 +12,8 @@ from lib.data.steps import MultiChoice, NextStep, load_steps
 from lib.models import load_causal
 from lib.steps import balanced, build_multi_choice, build_next_step, segments, shuffled
 from lib.steps import tables as steps_tables
-from lib.steps.sets import BUILT, learning_rows, question_sets
 from lib.steps.report import choice_accuracy
+from lib.steps.sets import BUILT, learning_rows, question_sets
 from lib.steps.study import (
     Asked,
     DevScorer,
