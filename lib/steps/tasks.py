@@ -151,25 +151,42 @@ def classify_fully(
     -----
     Answers are whole strings, ` Yes` and ` No`, however many tokens they have.
     """
-    shared = (
-        *begin_ids(tokenizer, begin),
-        *tokenizer(demonstrated(demonstrations), add_special_tokens=False).input_ids,
-    )
+    before = demonstrated(demonstrations)
     parts = [*((row.previous, row.candidate) for row in rows), CONTENT_FREE]
-    asked = [_asked(tokenizer, *part, answer) for part in parts for answer in ANSWERS]
-    found = score(model, [query for query, _, _ in asked], shared, batch_tokens)
+    asked = [_asked(tokenizer, before, *part, answer) for part in parts for answer in ANSWERS]
+    shared = _common([query.context for query, _, _ in asked], len(_ids(tokenizer, before)))
+    queries = [replace(query, context=query.context[len(shared) :]) for query, _, _ in asked]
+    found = score(model, queries, (*begin_ids(tokenizer, begin), *shared), batch_tokens)
     sums = [one.continuation[-tokens:].sum() for one, (_, tokens, _) in zip(found, asked, strict=True)]
     odds = np.subtract(*np.array(sums).reshape(-1, 2).T)
     cut = sum(one.cut > 0 for one in found[:-2:2])
     return Classified(odds[:-1], float(odds[-1]), cut, sum(merged for _, _, merged in asked[:-2]))
 
 
-def _asked(tokenizer: PreTrainedTokenizerBase, previous: str, candidate: str, answer: str) -> tuple[Query, int, bool]:
-    """Return a query that begins with the previous steps alone, which rows share; the tokens of its answer; merged."""
-    whole, merged = encode(tokenizer, question(previous, candidate), answer)
-    steps, _ = encode(tokenizer, previous, question(previous, candidate)[len(previous) :])
+def _asked(
+    tokenizer: PreTrainedTokenizerBase, before: str, previous: str, candidate: str, answer: str
+) -> tuple[Query, int, bool]:
+    """Return a query whose context ends with the previous steps, which rows share; the tokens of its answer; merged.
+
+    The whole text is tokenized at once, as it would be without anything shared: a gap between two demonstrations may
+    be other tokens than a gap at the end of a text.
+    """
+    whole, merged = encode(tokenizer, before + question(previous, candidate), answer)
+    steps, _ = encode(tokenizer, before + previous, question(previous, candidate)[len(previous) :])
     ids, place = (*whole.context, *whole.continuation), len(steps.context)
     return Query(ids[:place], ids[place:]), len(whole.continuation), merged
+
+
+def _common(contexts: Sequence[tuple[int, ...]], longest: int) -> tuple[int, ...]:
+    """Return the ids with which all contexts begin, at most `longest`."""
+    low, high = min(contexts), max(contexts)
+    same = next((at for at, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+    return low[: min(same, longest)]
+
+
+def _ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Return the ids of a text, without special tokens."""
+    return tokenizer(text, add_special_tokens=False).input_ids
 
 
 def _same_cut(queries: Sequence[Query], model: PreTrainedModel) -> list[Query]:
