@@ -1,6 +1,7 @@
 """STEPS: the sets that are asked about, training rows, tables over seeds and rules, side by side."""
 
 import json
+import re
 from collections import Counter
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from lib import results
 from lib.data.steps import MultiChoice, NextStep, load_steps
 from lib.models import load_causal
-from lib.steps import balanced, build_multi_choice, build_next_step, segments, shuffled
+from lib.paths import ROOT
+from lib.steps import balanced, build_multi_choice, build_next_step, question, segments, shuffled
 from lib.steps import tables as steps_tables
 from lib.steps.report import choice_accuracy
 from lib.steps.sets import BUILT, learning_rows, question_sets
@@ -176,3 +178,9 @@ def test_saved_scores_give_the_reported_accuracy(tmp_path):
     for rule in RULES:
         again = choice_accuracy(np.array(saved[rule].tolist()), saved.answer)
         assert again == choice_accuracy(found.scores[rule], [row.answer for row in rows])
+
+
+def test_the_harness_asks_the_same_question():
+    text = (ROOT / "lm_eval_tasks" / "steps" / "steps_next_step.yaml").read_text(encoding="utf-8")
+    asked = re.search(r'doc_to_text: "(.*)"', text).group(1)
+    assert asked.replace("{{previous}}", "A . B").replace("{{candidate}}", "C") == question("A . B", "C")
