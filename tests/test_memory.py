@@ -57,7 +57,7 @@ def stock_of(model):
     """Return the stock BART with the weights that a memory model shares with it."""
     stock, _ = load_seq2seq("tiny", dropout=0.0)
     assert stock.load_state_dict(model.state_dict(), strict=False).missing_keys == []
-    return stock.eval()
+    return stock.to(model.dtype).eval()
 
 
 @pytest.fixture(scope="module", params=["own", "shared"])
@@ -185,7 +185,8 @@ def model_and_inputs(request):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         memory = torch.randn(2, 3, 64)
-    return model, inputs, labels, memory
+    # In float64: what must be equal is, whatever a processor's kernels round.
+    return model.double(), inputs, labels, memory.double()
 
 
 def test_without_live_slots_the_model_is_a_stock_bart(model_and_inputs):
@@ -194,7 +195,7 @@ def test_without_live_slots_the_model_is_a_stock_bart(model_and_inputs):
     expected = stock(**inputs, labels=labels)
     for slots, mask in ((None, None), (memory[:, :0], None), (memory, torch.zeros(2, 3, dtype=torch.bool))):
         found = model(**inputs, labels=labels, memory=slots, memory_mask=mask)
-        torch.testing.assert_close(found.logits, expected.logits, atol=1e-6, rtol=0)
+        torch.testing.assert_close(found.logits, expected.logits, atol=1e-10, rtol=0)
         found.loss.backward()
         gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
         assert all(torch.isfinite(gradient).all() for gradient in gradients)
@@ -251,7 +252,7 @@ def test_cross_attention_is_one_softmax_over_tokens_and_slots(model_and_inputs):
     own = model.config.memory_query == "own"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(2)
-        target, states = torch.randn(2, 5, 64), torch.randn(2, 7, 64)
+        target, states = torch.randn(2, 5, 64).double(), torch.randn(2, 7, 64).double()
     attention.k_proj.slots = attention.v_proj.slots = 3
     found, _ = attention(target, key_value_states=torch.cat([states, memory], 1))
 
@@ -269,7 +270,7 @@ def test_cross_attention_is_one_softmax_over_tokens_and_slots(model_and_inputs):
     values = torch.cat([heads(linear(states, v.weight, v.bias)), heads(v.memory(memory))], 2)
     mixed = ((scores / 4).softmax(-1) @ values).transpose(1, 2).reshape(2, 5, 64)
     expected = linear(mixed, attention.out_proj.weight, attention.out_proj.bias)
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-9)
 
 
 @pytest.mark.parametrize("beams", [1, 4])
@@ -290,6 +291,7 @@ def test_beams_with_memory_are_the_same_cached_uncached_and_alone(model_and_inpu
 
 def test_a_saved_model_is_loaded_as_what_it_is(model_and_inputs, tmp_path):
     model, inputs, labels, memory = model_and_inputs
+    model, memory = model.float(), memory.float()  # as models are saved and loaded
     _, tokenizer = load_seq2seq("tiny")
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
@@ -370,7 +372,7 @@ def test_waves_equal_one_procedure_and_one_step_at_a_time(procedures, through_ti
     done = [plain(model, tokenizer, procedure, through_time) for procedure in procedures]
     expected = sum(total for total, _, _ in done) / sum(tokens for _, tokens, _ in done)
     expected.backward()
-    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
+    assert loss.item() == pytest.approx(expected.item(), abs=5e-6)
     by_length = {len(bank.pairs[at]): at for at in range(3)}
     for _, _, slots in done:
         at = by_length[len(slots)]
@@ -398,9 +400,9 @@ def test_without_slots_a_pack_is_a_batch_of_a_stock_bart(procedures):
     stock = stock_of(model)
     batch = waves.collate(tokenizer)(waves.encode_procedures(tokenizer, procedures, 128, 128))
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "labels")}
-    assert model(**batch).loss.item() == pytest.approx(stock(**inputs).loss.item(), abs=1e-6)
+    assert model(**batch).loss.item() == pytest.approx(stock(**inputs).loss.item(), abs=5e-6)
     items = 7 * (batch["labels"] != IGNORED).sum()
-    assert waves.loss(model, batch, items).item() == pytest.approx(model(**batch).loss.item() / 7, abs=1e-6)
+    assert waves.loss(model, batch, items).item() == pytest.approx(model(**batch).loss.item() / 7, abs=5e-6)
 
 
 def test_packs_hold_whole_procedures_with_about_eight_steps():
