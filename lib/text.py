@@ -83,7 +83,7 @@ def parse_sentence(sentence: str, preset: str = "released") -> StateChange | Non
     StateChange or None
         None when a separator is missing or a part is empty.
     """
-    _check_preset(preset)
+    check_preset(preset)
     rest = sentence
     if preset == "safe":
         rest = " ".join(sentence.split())
@@ -130,7 +130,7 @@ def split_answer(
         Empty when the text says that nothing changes or when nothing in it could be read; the report tells the
         two apart.
     """
-    _check_preset(preset)
+    check_preset(preset)
     pieces = [piece.strip() for piece in _pieces(generated, preset)]
     pieces = [piece for piece in pieces if piece]
     silent = [piece for piece in pieces if is_no_change(piece)]
@@ -211,7 +211,7 @@ def _is_change(piece: str, preset: str) -> bool:
     return parse_sentence(piece, preset="safe") is not None
 
 
-def _check_preset(preset: str) -> None:
+def check_preset(preset: str) -> None:
     """Refuse an unknown preset."""
     if preset not in PRESETS:
         raise ValueError(f"preset={preset!r}: expected one of {', '.join(PRESETS)}")

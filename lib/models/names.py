@@ -6,7 +6,8 @@ from lib.models.causal import load_causal
 from lib.models.pretrained import read_config
 from lib.models.seq2seq import load_seq2seq
 
-OWN = {"tiny": False, "warm:minilm": False, "tiny-causal": True, "wheel:smollm2": True}  # name -> decoder-only
+#: name -> decoder-only
+OWN = {"tiny": False, "tiny-t5": False, "warm:minilm": False, "tiny-causal": True, "wheel:smollm2": True}
 
 
 def load_model(
@@ -17,7 +18,7 @@ def load_model(
     Parameters
     ----------
     name : str
-        `tiny`, `warm:minilm`, `tiny-causal`, `wheel:smollm2`, a local folder, or a hub name.
+        `tiny`, `tiny-t5`, `warm:minilm`, `tiny-causal`, `wheel:smollm2`, a local folder, or a hub name.
     revision, seed, dropout, decoder_layers
         See `load_seq2seq` and `load_causal`.
 

@@ -1,9 +1,13 @@
 """Sequence-to-sequence models: `load_seq2seq(name)`.
 
-Names: `warm:minilm` (a BART whose weights start from all-MiniLM-L6-v2), `tiny` (random, for tests), a local folder,
-or a hub name with a revision. What a folder or hub model is comes from its config, never from the name's spelling.
+Names: `warm:minilm` (a BART whose weights start from all-MiniLM-L6-v2), `tiny` and `tiny-t5` (random, for tests), a
+local folder, or a hub name with a revision. What a folder or hub model is comes from its config, never from the name's
+spelling.
 """
 
+import math
+import string
+from collections import Counter
 from collections.abc import Iterable
 
 import torch
@@ -16,6 +20,8 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
 )
 from transformers.utils import logging
 
@@ -34,13 +40,13 @@ def load_seq2seq(
     Parameters
     ----------
     name : str
-        `warm:minilm`, `tiny`, a local folder, or a hub name.
+        `warm:minilm`, `tiny`, `tiny-t5`, a local folder, or a hub name.
     revision : str
         Commit of a hub model; required there.
     seed : int
-        Of the weights that are drawn at random (`tiny`).
+        Of the weights that are drawn at random (`tiny`, `tiny-t5`).
     dropout : float
-        Of `warm:minilm` and `tiny`; a loaded model keeps its own.
+        Of `warm:minilm`, `tiny` and `tiny-t5`; a loaded model keeps its own.
     decoder_layers : int
         Of `warm:minilm`: the first n layers; 0 for all 6.
 
@@ -58,8 +64,8 @@ def load_seq2seq(
         If the name is no sequence-to-sequence model, or a hub name comes without a revision.
     """
     logging.disable_progress_bar()
-    if name == "tiny":
-        model, tokenizer = _tiny(seed, dropout)
+    if name in {"tiny", "tiny-t5"}:
+        model, tokenizer = (_tiny if name == "tiny" else _tiny_t5)(seed, dropout)
     elif name == "warm:minilm":
         model, tokenizer = _warm_minilm(dropout, decoder_layers)
     else:
@@ -75,7 +81,7 @@ def plain_generation_config(model: PreTrainedModel) -> GenerationConfig:
     start = config.decoder_start_token_id
     return GenerationConfig(
         decoder_start_token_id=start,
-        bos_token_id=config.bos_token_id,
+        bos_token_id=getattr(config, "bos_token_id", None),  # T5 has none
         eos_token_id=config.eos_token_id,
         pad_token_id=config.pad_token_id,
     )
@@ -176,20 +182,24 @@ def _tiny(seed: int, dropout: float) -> tuple[PreTrainedModel, PreTrainedTokeniz
     return model, tokenizer
 
 
+def _tiny_t5(seed: int, dropout: float) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return a random T5 of two thin layers with a tokenizer of T5's kind, trained on the sample."""
+    tokenizer = _unigram_tokenizer()
+    config = T5Config(
+        vocab_size=len(tokenizer), d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, dropout_rate=dropout,
+        pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id,
+        decoder_start_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = T5ForConditionalGeneration(config)
+    return model, tokenizer
+
+
 def sample_tokenizer(vocabulary: int = 1000) -> PreTrainedTokenizerFast:
     """Return a byte-level BPE tokenizer, BART's kind, trained on the bundled sample."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-    from lib.data import load_openpi
-    from lib.paths import SAMPLE
-
-    texts = [
-        text
-        for split in ("train", "dev")
-        for procedure in load_openpi(split, root=SAMPLE)
-        for step in procedure.steps
-        for text in (procedure.goal, step.text, *step.sentences)
-    ]
     special = ["<s>", "<pad>", "</s>", "<unk>"]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -198,7 +208,7 @@ def sample_tokenizer(vocabulary: int = 1000) -> PreTrainedTokenizerFast:
         vocab_size=vocabulary, special_tokens=special, show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )  # fmt: skip
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.train_from_iterator(_sample_texts(), trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
@@ -206,3 +216,41 @@ def sample_tokenizer(vocabulary: int = 1000) -> PreTrainedTokenizerFast:
         tokenizer_object=tokenizer, bos_token="<s>", pad_token="<pad>", eos_token="</s>", unk_token="<unk>",
         model_max_length=512,
     )  # fmt: skip
+
+
+def _unigram_tokenizer(words: int = 800) -> PreTrainedTokenizerFast:
+    """Return a unigram tokenizer, T5's kind, of the bundled sample's commonest words and all characters.
+
+    Counted, not trained: the trainer's vocabulary differs from run to run.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+
+    text = " ".join(_sample_texts())
+    counts = Counter(f"▁{word}" for word in text.split())
+    pieces = [piece for piece, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:words]]
+    characters = sorted({"▁", *text.replace(" ", ""), *string.printable.strip()} - set(pieces))
+    total = sum(counts.values())
+    vocabulary = [(special, 0.0) for special in ("<pad>", "</s>", "<unk>")]
+    vocabulary += [(piece, math.log(counts[piece] / total)) for piece in pieces]
+    vocabulary += [(character, math.log(0.1 / total)) for character in characters]
+    tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=2))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", model_max_length=512
+    )
+
+
+def _sample_texts() -> list[str]:
+    """Return the goals, steps and changes of the bundled sample's train and dev."""
+    from lib.data import load_openpi
+    from lib.paths import SAMPLE
+
+    return [
+        text
+        for split in ("train", "dev")
+        for procedure in load_openpi(split, root=SAMPLE)
+        for step in procedure.steps
+        for text in (procedure.goal, step.text, *step.sentences)
+    ]

@@ -1,4 +1,4 @@
-"""Make the sample's files from `procedures.yaml`: `python -m lib.sample.build`."""
+"""Make the sample's files from `procedures.yaml` and `texts.yaml`: `python -m lib.sample.build`."""
 
 import html
 import json
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from lib.data.convert import DIMENSIONS
 from lib.data.procedures import QUESTION
 from lib.paths import SAMPLE
 from lib.results import atomic
@@ -30,7 +31,7 @@ def build(target: Path = SAMPLE) -> list[Path]:
     written.append(_write(target / "problems.jsonl", _problem_rows(procedures)))
     written.append(_write(target / "clusters.jsonl", _cluster_rows(procedures)))
     written.append(_write(target / "votes.jsonl", _vote_rows(procedures)))
-    return written
+    return written + _build_texts(target)
 
 
 def _openpi_rows(procedures: list[dict]) -> dict[str, list[dict]]:
@@ -163,6 +164,38 @@ def _two(item: str, verdict: str) -> Iterator[dict]:
         dissents = verdict != "certain" and draw // 3 % 2 == 0 and place == draw // 6 % 2
         vote = "certain" if dissents else verdict
         yield {"stage": "change", "item": item, "annotator": ANNOTATORS[index], "vote": vote}
+
+
+def _build_texts(target: Path) -> list[Path]:
+    """Write text pairs, better-or-worse pairs and judged summaries, in the formats of the data cache."""
+    texts = yaml.safe_load((SAMPLE / "texts.yaml").read_text(encoding="utf-8"))
+    written = []
+    for name, rows in texts["translations"].items():
+        pairs = [f"{text}\t{reference}\n" for reference, *renderings in rows for text in renderings]
+        path = target / "wmt19" / f"{name}.hyp-ref.tsv"
+        with atomic(path) as temporary:
+            temporary.write_text("".join(pairs), encoding="utf-8")
+        written.append(path)
+        ranked = (
+            {"reference": reference, "better": better, "worse": worse, "better_system": "B", "worse_system": "W"}
+            for reference, better, worse in rows
+        )
+        written.append(_write(target / "wmt19" / f"{name}.darr.jsonl", ranked))
+    written.append(_write(target / "summeval" / "summeval.jsonl", map(_summary_row, texts["articles"])))
+    return written
+
+
+def _summary_row(article: dict) -> dict:
+    """Return one article in the format of the data cache."""
+    systems, summaries, *judgements = zip(*article["summaries"], strict=True)
+    return {
+        "id": article["id"],
+        "text": article["text"],
+        "systems": list(systems),
+        "machine_summaries": list(summaries),
+        "human_summaries": [article["reference"]],
+        **{name: list(map(float, values)) for name, values in zip(DIMENSIONS, judgements, strict=True)},
+    }
 
 
 def _write(path: Path, rows: Iterable[dict]) -> Path:
