@@ -23,14 +23,14 @@ def token_heat(positions: pd.DataFrame, score: str = "f1", width: float = 9.0) -
         Inches.
     """
     titles = {"mask_hyp": "hypothesis, filled from the source", "mask_src": "source, filled from the hypothesis"}
-    groups = [(titles[name], rows) for name, rows in positions.groupby("direction", sort=False)]
+    groups = [(titles[name], rows) for name in titles if len(rows := positions[positions.direction == name])]
     lines = [_wrapped(rows, 14 * width) for _, rows in groups]
-    figure = Figure(figsize=(width, 0.6 + 0.58 * sum(map(len, lines)) + 0.4 * len(lines)), layout="constrained")
+    figure = Figure(figsize=(width, 0.3 + 0.58 * sum(map(len, lines)) + 0.4 * len(lines)), layout="constrained")
     axis = figure.subplots()
     colours, top = colormaps["RdYlGn"], 0.0
     for (title, _), of_text in zip(groups, lines, strict=True):
         axis.text(0, top, title, fontsize=9, weight="bold", va="top")
-        top -= 0.8
+        top -= 0.35
         for line in of_text:
             for left, cell, row in line:
                 colour = colours(float(row[score]))

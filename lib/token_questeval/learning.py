@@ -1,7 +1,8 @@
 """Train a model to fill masks, and see whether it reads the other text: rows, held-out accuracy, the blanked text."""
 
+import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lib.data.examples import Example
-from lib.token_questeval.examples import read_examples
+from lib.token_questeval.examples import masked_examples, read_examples
 from lib.token_questeval.filling import MAX_TOKENS, Filler
-from lib.token_questeval.masking import MASK, SEPARATOR
+from lib.token_questeval.masking import MASK, SEPARATOR, Masker
+from lib.token_questeval.pairs import Pair
 from lib.token_questeval.scoring import normalize_answer, squad_exact
 from lib.training import Parts, encode
 
@@ -44,20 +46,57 @@ def streamed(tokenizer: PreTrainedTokenizerBase, parts: Sequence[Path], max_inpu
     return Parts(parts, lambda part: rows(tokenizer, read_examples(part), max_input))
 
 
-def split(examples: Sequence[Example], held_out: int) -> tuple[list[Example], list[Example]]:
-    """Return examples to learn from and held-out ones: the last `held_out`, and nothing of their pairs in the first.
+def split_pairs(pairs: Sequence[Pair], held_out: int, seed: int = 0) -> tuple[list[Pair], list[Pair]]:
+    """Return pairs to learn from and at least `held_out` others, which share no reference with the first.
 
     Raises
     ------
     ValueError
         If nothing would be left to learn from.
     """
-    kept = list(examples[-held_out:])
-    pairs = {example.id.rsplit(":", 2)[0] for example in kept}
-    learned = [example for example in examples[:-held_out] if example.id.rsplit(":", 2)[0] not in pairs]
-    if not learned:
-        raise ValueError(f"{len(examples)} examples, {held_out} held out: nothing is left to learn from")
-    return learned, kept
+    sizes = Counter(reference for _, reference in pairs)
+    references = list(sizes)
+    random.Random(seed).shuffle(references)
+    kept: set[str] = set()
+    while references and sum(sizes[reference] for reference in kept) < held_out:
+        kept.add(references.pop())
+    if not references:
+        raise ValueError(f"{len(pairs)} pairs, {held_out} of them held out: nothing is left to learn from")
+    return [pair for pair in pairs if pair[1] not in kept], [pair for pair in pairs if pair[1] in kept]
+
+
+def material(
+    pairs: Iterable[Pair], form: str = "segments", masks: int = 1, held_out: int = 500, seed: int = 0, window: int = 24
+) -> tuple[list[Example], list[Example]]:
+    """Return examples to learn from and held-out ones (one mask an order), made from pairs that fit into memory.
+
+    Parameters
+    ----------
+    held_out : int
+        Pairs.
+    form, masks, seed, window
+        See `masked_examples` and `Masker`.
+    """
+    masker = Masker("safe", window, limit_sent=0) if form == "segments" else None
+    learned, kept = split_pairs(list(pairs), held_out, seed)
+    return (
+        list(masked_examples(learned, form, seed, masks, masker=masker)),
+        list(masked_examples(kept, form, seed, 1, masker=masker)),
+    )
+
+
+def material_of_parts(folder: Path, held_out: int) -> tuple[list[Path], list[Example]]:
+    """Return the parts to learn from and examples of the last part, which is held out, as released: 2,000 of it.
+
+    Raises
+    ------
+    ValueError
+        If the folder has fewer than two parts.
+    """
+    parts = sorted(Path(folder).glob("*.part-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]))
+    if len(parts) < 2:
+        raise ValueError(f"{folder} holds {len(parts)} files *.part-N: write at least two with write_parts")
+    return parts[:-1], read_examples(parts[-1])[:held_out]
 
 
 def accuracy_scorer(

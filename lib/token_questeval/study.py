@@ -14,6 +14,7 @@ from lib.metrics.correlation import LEVELS, METHODS, darr_interval, darr_kendall
 from lib.token_questeval.metric import TokenQuestEval
 
 ROUGE = {"ROUGE-1": "rouge1", "ROUGE-2": "rouge2", "ROUGE-L": "rougeL"}
+OURS = "Token QuestEval"
 EMBEDDING = "embeddings (cosine)"
 
 
@@ -115,17 +116,21 @@ def ranked_agreement(scores: Mapping[str, Sequence[float]], rows: Sequence[Ranke
 def score_both(
     metric: TokenQuestEval, texts: Sequence[str], others: Sequence[str]
 ) -> tuple[dict[str, list[float]], dict]:
-    """Return the metric's score, and those of each score and direction alone, of every pair; and its report."""
-    scored = {"Token QuestEval": metric.corpus_questeval(texts, others)["ex_level_scores"]}
+    """Return the metric's score of every pair, beside it parts of it alone, and its report.
+
+    The parts: without tokens that normalise to nothing, each score, each direction; 0 where nothing is left.
+    """
+    scored = {OURS: metric.corpus_questeval(texts, others)["ex_level_scores"]}
     report = dict(metric.report)
     frame = metric.positions(texts, others)
-    for score in metric.list_scores:
-        alone = frame.groupby(["pair", "direction"])[score].mean().groupby("pair").mean()
-        scored[f"Token QuestEval, {score} alone"] = alone.reindex(range(len(texts)), fill_value=0.0).tolist()
-    for direction in metric.doc_types:
-        own = frame[frame.direction == direction]
-        alone = own.groupby("pair")[list(metric.list_scores)].mean().mean(axis=1)
-        scored[f"Token QuestEval, {direction} alone"] = alone.reindex(range(len(texts)), fill_value=0.0).tolist()
+    names = list(metric.list_scores)
+    parts = {"without punctuation and articles": (frame[frame.counted], names)}
+    parts |= {f"{score} alone": (frame, [score]) for score in names}
+    parts |= {f"{name} alone": (frame[frame.direction == name], names) for name in metric.doc_types}
+    for label, (rows, columns) in parts.items():
+        by_direction = rows.groupby(["pair", "direction"])[columns].mean().mean(axis=1)
+        by_pair = by_direction.groupby("pair").mean().reindex(range(len(texts)), fill_value=0.0)
+        scored[f"{OURS}, {label}"] = by_pair.tolist()
     return scored, report
 
 
@@ -136,3 +141,20 @@ def by_part_of_speech(positions: pd.DataFrame, scores: Sequence[str], least: int
     table = grouped_by[list(scores)].mean()
     table.insert(0, "tokens", grouped_by.size())
     return table.sort_values("tokens", ascending=False)
+
+
+def summary_frame(scores: Mapping[str, Sequence[float]], articles: Sequence[Article]) -> pd.DataFrame:
+    """Return every summary's scores, with article and system and without text."""
+    keys = [(article.id, system) for article in articles for system in article.systems]
+    return pd.DataFrame(keys, columns=["article", "system"]).assign(**scores)
+
+
+def ranked_frame(scores: Mapping[str, Sequence[float]], rows: Sequence[Ranked]) -> pd.DataFrame:
+    """Return both scores of every better-or-worse pair, with the systems and without text."""
+    keys = [(row.better_system, row.worse_system) for row in rows]
+    columns = {
+        f"{name}, {side}": values[start : start + len(rows)]
+        for name, values in scores.items()
+        for side, start in (("better", 0), ("worse", len(rows)))
+    }
+    return pd.DataFrame(keys, columns=["better_system", "worse_system"]).assign(**columns)
