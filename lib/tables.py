@@ -17,6 +17,8 @@ MODELS = {
 #: Table 4 has another name for one row of Table 3.
 OURS = {"Ours (EMem + ECond)": "BART + EMem + ECond"}
 TANDON = "GPT-2 (Tandon et al., 2020)"
+#: Digits of a table's numbers in the summary; two in the others.
+DIGITS = {"Table 1": 0, "SummEval": 3}
 README_START, README_END = "<!-- results: made by `make readme` -->", "<!-- end of results -->"
 
 
@@ -255,10 +257,10 @@ def bcubed_frame(metrics: dict | None) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def save(run: results.Run, name: str, frame: pd.DataFrame) -> None:
-    """Write a table as CSV (floats in full) and Markdown (two digits) under `outputs/<profile>/tables/`."""
+def save(run: results.Run, name: str, frame: pd.DataFrame, digits: int = 2) -> None:
+    """Write a table as CSV (floats in full) and Markdown (with `digits`) under `outputs/<profile>/tables/`."""
     run.save(f"tables/{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
-    run.save(f"tables/{name}.md", to_markdown(frame))
+    run.save(f"tables/{name}.md", to_markdown(frame, digits))
 
 
 def to_markdown(frame: pd.DataFrame, digits: int = 2) -> str:
@@ -282,7 +284,7 @@ def summary(comparisons: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
                     "row": row,
                     "columns": ", ".join(cells.column),
                     "paper": " / ".join(cells.paper),
-                    "ours": _joined(cells.ours, digits=0 if table == "Table 1" else 2),
+                    "ours": _joined(cells.ours, DIGITS.get(table, 2)),
                     "verdict": ", ".join(f"{name} ({number})" for name, number in verdicts.items()),
                     "our model": next(filter(None, cells.model), ""),
                 }

@@ -122,7 +122,7 @@ def test_every_published_number_has_a_source_and_a_tolerance_with_its_reason():
                 cells += 1
         known = {f"{row} / {column}" for row, columns in entry["rows"].items() for column in columns}
         assert set(entry.get("notes", {})) <= known, name
-    assert cells == 18 + 36 + 42 + 15 + 9 + 3 + 2 + 4 + 2 + 2 + 1 + 11 + 10
+    assert cells == 18 + 36 + 42 + 15 + 9 + 3 + 2 + 4 + 2 + 2 + 1 + 11 + 10 + 48
 
 
 def test_interval_resamples_procedures_not_steps():
