@@ -167,6 +167,9 @@ def fit(
         callbacks=[_Log()],
     )
     trainer.own_loss, trainer.own_score = loss, score
+    if arguments.train_sampling_strategy == "group_by_length":
+        mean = sum(label != IGNORED for row in train for label in row["labels"]) / len(train)
+        trainer.labels_an_update = mean * arguments.train_batch_size * settings.accumulation * arguments.world_size
     # The default printer and progress bar would fill notebooks; `_Log` prints one line a validation.
     trainer.pop_callback(PrinterCallback)
     if settings.patience:
@@ -287,6 +290,7 @@ class _LossTrainer(Trainer):
 
     own_loss: Callable | None = None
     own_score: Callable | None = None
+    labels_an_update: float = 0.0  # mean number of label tokens, where rows are grouped by length; 0 for no weights
 
     def _get_train_sampler(self, train_dataset=None):
         """Group rows by all of their tokens: the stock sampler looks at the inputs alone and pads the targets."""
@@ -305,9 +309,18 @@ class _LossTrainer(Trainer):
         return output
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        """Return the caller's loss, or the model's."""
+        """Return the caller's loss, or the model's, weighted so that every label token of an epoch counts the same.
+
+        Grouping by length puts short answers into updates of their own, and the mean over such an update would give
+        their few tokens the weight of a long update's many: on OpenPI, where one step in 25 has `There will be no
+        change.`, a model gave that beginning two and a half times its share.
+        """
         if self.own_loss is None:
-            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+            computed = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+            if not self.labels_an_update or num_items_in_batch is None:
+                return computed
+            weight = num_items_in_batch / self.labels_an_update
+            return (computed[0] * weight, computed[1]) if return_outputs else computed * weight
         value = self.own_loss(model, inputs, num_items_in_batch)
         return (value, {}) if return_outputs else value
 

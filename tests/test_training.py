@@ -1,3 +1,4 @@
+import itertools
 import json
 from dataclasses import replace
 
@@ -94,25 +95,26 @@ class Killed(Exception):
     pass
 
 
-def dies_at(call):
-    """Return the model's own loss, which raises at its n-th call."""
-    calls = 0
+def die_at(monkeypatch, call):
+    """Let the n-th training step raise."""
+    calls = itertools.count(1)
+    step = training._LossTrainer.training_step
 
-    def loss(model, batch, number):
-        nonlocal calls
-        calls += 1
-        if calls == call:
+    def dying(self, *arguments, **keywords):
+        if next(calls) == call:
             raise Killed
-        return model(**batch, num_items_in_batch=number).loss
+        return step(self, *arguments, **keywords)
 
-    return loss
+    monkeypatch.setattr(training._LossTrainer, "training_step", dying)
 
 
-def test_a_killed_training_that_is_resumed_ends_like_an_undisturbed_one(rows, tmp_path, capsys):
+def test_a_killed_training_that_is_resumed_ends_like_an_undisturbed_one(rows, tmp_path, capsys, monkeypatch):
     """Killed in the middle of an epoch (8 updates each), between two checkpoints."""
     undisturbed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "a", SETTINGS)
-    with pytest.raises(Killed):
-        fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", SETTINGS, loss=dies_at(7))
+    with monkeypatch.context() as patch:
+        die_at(patch, 7)
+        with pytest.raises(Killed):
+            fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", SETTINGS)
     resumed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", SETTINGS)
     assert "resuming after update 4" in capsys.readouterr().out
     assert resumed.train_loss == pytest.approx(undisturbed.train_loss, abs=1e-6)
@@ -151,12 +153,41 @@ def test_grouping_by_length_pads_less_than_chance_and_gives_every_row_once(tiny,
     assert padding(order) < 0.7 * padding(range(len(many)))
 
 
+def test_every_label_token_of_an_epoch_counts_the_same_whatever_update_it_is_in(tiny, rows, tmp_path, monkeypatch):
+    """A short answer in an update of its own: its gradient is that of its tokens, not of a whole update."""
+    model, tokenizer = tiny
+    seen = []
+    compute = training._LossTrainer.compute_loss
+
+    def spy(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        value = compute(self, model, inputs, return_outputs, num_items_in_batch)
+        if model.training:
+            with torch.no_grad():
+                labels = inputs["labels"]
+                model.eval()
+                total = model(**inputs).loss.item() * int((labels != IGNORED).sum())
+                model.train()
+            seen.append((value.item(), total))
+        return value
+
+    monkeypatch.setattr(training._LossTrainer, "compute_loss", spy)
+    model = load_seq2seq("tiny", dropout=0.0)[0]
+    some = [*rows[0][:8], *({**row, "labels": row["labels"][:2]} for row in rows[0][:8])]
+    settings = training.Settings(learning_rate=0.0, batch_size=4, updates=4, evaluate_every=4, precision="fp32")
+    training.fit(model, tokenizer, some, rows[1], tmp_path, settings)
+    mean = sum(len(row["labels"]) for row in some) / len(some) * 4
+    assert len(seen) == 4
+    for value, total in seen:
+        assert value == pytest.approx(total / mean, rel=1e-4)
+    assert max(value for value, _ in seen) > 3 * min(value for value, _ in seen)
+
+
 def test_early_stopping_stops(tiny, rows, tmp_path):
     report = fit(*tiny, *rows, tmp_path, replace(SETTINGS, updates=40, patience=2), score=lambda model: 0.5)
     assert report.updates == 12  # the first is the best, two more are no better
 
 
-def test_parts_are_read_one_after_the_other_and_a_resumed_training_passes_over_what_it_saw(rows, tmp_path):
+def test_parts_are_read_one_after_the_other_and_a_resumed_training_passes_over_what_it_saw(rows, tmp_path, monkeypatch):
     train, dev = rows
     read = []
 
@@ -166,15 +197,10 @@ def test_parts_are_read_one_after_the_other_and_a_resumed_training_passes_over_w
 
     whole = fit(*load_seq2seq("tiny"), Parts([0, 1, 2], part), dev, tmp_path / "a", replace(SETTINGS, updates=6))
     assert read == [0, 1, 2]
-    with pytest.raises(Killed):
-        fit(
-            *load_seq2seq("tiny"),
-            Parts([0, 1, 2], part),
-            dev,
-            tmp_path / "b",
-            replace(SETTINGS, updates=6),
-            loss=dies_at(6),
-        )
+    with monkeypatch.context() as patch:
+        die_at(patch, 6)
+        with pytest.raises(Killed):
+            fit(*load_seq2seq("tiny"), Parts([0, 1, 2], part), dev, tmp_path / "b", replace(SETTINGS, updates=6))
     resumed = fit(*load_seq2seq("tiny"), Parts([0, 1, 2], part), dev, tmp_path / "b", replace(SETTINGS, updates=6))
     assert resumed.train_loss == pytest.approx(whole.train_loss, abs=1e-6)
 
