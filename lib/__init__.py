@@ -15,6 +15,7 @@
 `metrics`          original F1, cluster-based F1, BCubed; correlation with people
 `models`           encoder-decoder and decoder-only models by name
 `training`         one `fit` on the Hugging Face Trainer
+`denoising`        masked training texts restored before a training
 `repetition`       a decoding rule: no state change twice
 `decoding`         batched generation, split into sentences and counted
 `baselines`        the majority-template baseline

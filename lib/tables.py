@@ -145,10 +145,16 @@ def model_names(rows: Mapping[str, dict]) -> dict[str, str]:
     """Return what stands behind each trained row: model, size, updates. What replaces a paper's model says so."""
     names = {
         row: f"{MODELS.get(m['parameters']['model'], m['parameters']['model'])}, "
-        f"{m['parameters_of_model'] / 1e6:.0f}M, {m['training']['updates']:,} updates"
+        f"{m['parameters_of_model'] / 1e6:.0f}M, {_denoising(m)}{m['training']['updates']:,} updates"
         for row, m in rows.items()
     }
     return names | {table4: names[row] for table4, row in OURS.items() if row in names}
+
+
+def _denoising(metrics: Mapping) -> str:
+    """Return how long a model was warmed up, as it stands before its updates."""
+    warm = metrics["training"].get("denoising")
+    return f"{warm['updates']:,} updates of denoising and " if warm else ""
 
 
 def outputs_cells(rows: Mapping[str, dict]) -> dict[tuple[str, str], float]:
