@@ -317,8 +317,8 @@ class _LossTrainer(Trainer):
         """
         if self.own_loss is None:
             computed = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-            if not self.labels_an_update or num_items_in_batch is None:
-                return computed
+            if not self.labels_an_update or num_items_in_batch is None or not model.training:
+                return computed  # a validation's loss stays the mean over its tokens
             weight = num_items_in_batch / self.labels_an_update
             return (computed[0] * weight, computed[1]) if return_outputs else computed * weight
         value = self.own_loss(model, inputs, num_items_in_batch)

@@ -34,7 +34,7 @@ def test_restoring_is_learned_in_place_and_repeated_exactly(splits, tmp_path):
     assert records[0]["best_dev_loss"] == records[1]["best_dev_loss"]
     model, tokenizer = load_seq2seq("tiny", dropout=0.0)
     longer = warm_up(model, tokenizer, splits, tmp_path / "longer", 120, "fp32")
-    assert longer["best_dev_loss"] < records[0]["best_dev_loss"] - 1
+    assert longer["best_dev_loss"] < records[0]["best_dev_loss"] - 0.5
 
 
 def test_no_update_leaves_the_model_alone(splits, tmp_path):

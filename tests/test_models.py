@@ -132,3 +132,14 @@ def test_the_papers_models_have_the_size_that_it_prints():
 
     assert {row: round(size) for row, size in paper_sizes().items()} == PAPER
     assert round(paper_sizes("shared")["BART + EMem"]) == 431  # the paper's text, where 444 is what it prints
+
+
+def test_a_folder_may_be_named_relative_to_the_project(tmp_path, monkeypatch):
+    from lib.models import pretrained
+
+    model, tokenizer = load_seq2seq("tiny")
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "outputs" / "mine")
+    monkeypatch.setattr(pretrained, "ROOT", tmp_path)
+    loaded, _ = load_seq2seq("outputs/mine")
+    assert torch.equal(loaded.get_input_embeddings().weight, model.get_input_embeddings().weight)

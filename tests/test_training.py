@@ -174,7 +174,11 @@ def test_every_label_token_of_an_epoch_counts_the_same_whatever_update_it_is_in(
     model = load_seq2seq("tiny", dropout=0.0)[0]
     some = [*rows[0][:8], *({**row, "labels": row["labels"][:2]} for row in rows[0][:8])]
     settings = training.Settings(learning_rate=0.0, batch_size=4, updates=4, evaluate_every=4, precision="fp32")
-    training.fit(model, tokenizer, some, rows[1], tmp_path, settings)
+    report = training.fit(model, tokenizer, some, rows[1], tmp_path, settings)
+    with torch.no_grad():
+        alone = [(len(row["labels"]), model.eval()(**collate(tiny, [dict(row)])).loss.item()) for row in rows[1]]
+    tokens = sum(number for number, _ in alone)
+    assert report.best_dev_loss == pytest.approx(sum(n * loss for n, loss in alone) / tokens, rel=0.02)
     mean = sum(len(row["labels"]) for row in some) / len(some) * 4
     assert len(seen) == 4
     for value, total in seen:

@@ -13,6 +13,13 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from lib.paths import ROOT
+
+
+def located(name: str) -> str:
+    """Return the path of a folder that is named relative to the project, whatever folder a kernel runs in."""
+    return str(ROOT / name) if not Path(name).is_dir() and (ROOT / name).is_dir() else name
+
 
 def read_config(name: str, revision: str) -> tuple[PretrainedConfig, dict[str, str]]:
     """Return a model's config, and the keywords that pin it for what is loaded next.
@@ -22,6 +29,7 @@ def read_config(name: str, revision: str) -> tuple[PretrainedConfig, dict[str, s
     ValueError
         If the name is no folder and comes without a commit.
     """
+    name = located(name)
     local = Path(name).is_dir()
     if not local and not revision:
         raise ValueError(
@@ -41,6 +49,7 @@ def load_pretrained(
     ValueError
         If it is of the other kind, naming the loader that takes it.
     """
+    name = located(name)
     config, pinned = read_config(name, revision)
     if config.is_encoder_decoder != encoder_decoder:
         other = "load_causal" if encoder_decoder else "load_seq2seq"

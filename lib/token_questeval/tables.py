@@ -42,7 +42,7 @@ def model_name(runs: Mapping[str, dict]) -> dict[str, str]:
     rows = f"{metrics['rows']['articles']} articles"
     known = results.paper_numbers()["summeval"]["rows"]
     size = f"{metrics['parameters_of_model'] / 1e6:,.1f}M"
-    ours = f"{metrics['row']}, {size}, {metrics['training']['updates']:,} updates, {rows}"
+    ours = f"{metrics['row']}, {size}, {_updates(metrics):,} updates, {rows}"
     return dict.fromkeys(known, rows) | {"Token QuestEval": ours}
 
 
@@ -72,5 +72,10 @@ def accuracy_frame(runs: Mapping[str, dict]) -> pd.DataFrame:
     rows = []
     for run, metrics in runs.items():
         shares = {name: value if name == "n" else 100 * value for name, value in metrics["fill_accuracy"].items()}
-        rows.append({"run": run, "model": metrics["row"], "updates": metrics["training"]["updates"], **shares})
+        rows.append({"run": run, "model": metrics["row"], "updates": _updates(metrics), **shares})
     return pd.DataFrame(rows)
+
+
+def _updates(metrics: Mapping) -> int:
+    """Return how long a model was trained here; 0 for one that was only scored."""
+    return metrics["training"]["updates"] if metrics["training"] else 0
