@@ -7,6 +7,7 @@ length and padded to their longest row, never to a block size.
 import itertools
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging
 
 from lib.data.examples import Example
+from lib.paths import ROOT
 from lib.results import atomic
 
 # A target token costs about twice an input token: it goes through the decoder and the output vocabulary.
@@ -178,6 +180,23 @@ def fit(
     with clock, _quiet():
         trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)) if Path(folder).is_dir() else None)
     return _report(trainer, clock.seconds, precision)
+
+
+def keep_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> Path | None:
+    """Save a trained model with its tokenizer into a folder, relative to the project; an empty name keeps nothing.
+
+    The folder is complete or not there: what it held before is replaced at the end.
+    """
+    if not name:
+        return None
+    folder = ROOT / name
+    temporary = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(temporary, ignore_errors=True)
+    for part in (model, tokenizer):
+        part.save_pretrained(temporary)
+    shutil.rmtree(folder, ignore_errors=True)
+    temporary.rename(folder)
+    return folder
 
 
 def encode(

@@ -186,6 +186,17 @@ def test_every_label_token_of_an_epoch_counts_the_same_whatever_update_it_is_in(
     assert max(value for value, _ in seen) > 3 * min(value for value, _ in seen)
 
 
+def test_a_kept_model_loads_again_and_replaces_what_was_there(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "ROOT", tmp_path)
+    assert training.keep_model(*tiny, "") is None
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    (tmp_path / "models" / "mine" / "old").write_text("")
+    folder = training.keep_model(*tiny, "models/mine")
+    assert torch.equal(load_seq2seq(str(folder))[0].lm_head.weight, tiny[0].lm_head.weight)
+    assert [path.name for path in folder.parent.iterdir()] == ["mine"]
+    assert not (folder / "old").exists()
+
+
 def test_early_stopping_stops(tiny, rows, tmp_path):
     report = fit(*tiny, *rows, tmp_path, replace(SETTINGS, updates=40, patience=2), score=lambda model: 0.5)
     assert report.updates == 12  # the first is the best, two more are no better
