@@ -24,6 +24,7 @@
 `token_questeval`  each token masked and filled from another text; training data, log store
 `audit`            what the data sets hold: counts, issues, distributions, round trips
 `heuristics`       where cleaning may be needed, without an annotator
+`paired`           each row beside the row that it adds something to
 `tables`           rows of the papers' tables, with ours beside them
 `plots`            one function a figure
 `pictures`         procedures drawn as text

@@ -264,18 +264,30 @@ def bcubed_frame(metrics: dict | None) -> pd.DataFrame:
 
 
 def save(run: results.Run, name: str, frame: pd.DataFrame, digits: int = 2) -> None:
-    """Write a table as CSV (floats in full) and Markdown (with `digits`) under `outputs/<profile>/tables/`."""
+    """Write a table under `outputs/<profile>/tables/`: CSV (floats in full), Markdown and LaTeX (with `digits`)."""
     run.save(f"tables/{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
     run.save(f"tables/{name}.md", to_markdown(frame, digits))
+    run.save(f"tables/{name}.tex", to_latex(frame, digits))
 
 
 def to_markdown(frame: pd.DataFrame, digits: int = 2) -> str:
     """Return a frame as a Markdown table; floats with `digits`, nothing for what is absent."""
+    return _printed(frame, digits).to_markdown(index=False, disable_numparse=True) + "\n"
+
+
+def to_latex(frame: pd.DataFrame, digits: int = 2) -> str:
+    """Return a frame as a LaTeX table with booktabs' rules; floats with `digits`, nothing for what is absent."""
+    styler = _printed(frame, digits).style.hide(axis="index").format(escape="latex")
+    return styler.format_index(escape="latex", axis="columns").to_latex(hrules=True)
+
+
+def _printed(frame: pd.DataFrame, digits: int) -> pd.DataFrame:
+    """Return a frame whose floats are text."""
     printed = frame.copy()
     for name in frame.columns:
         if pd.api.types.is_float_dtype(frame[name]):
             printed[name] = ["" if pd.isna(value) else f"{value:,.{digits}f}" for value in frame[name]]
-    return printed.to_markdown(index=False, disable_numparse=True) + "\n"
+    return printed
 
 
 def summary(comparisons: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

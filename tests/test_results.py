@@ -2,6 +2,7 @@ import json
 import subprocess
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lib import provenance, results
@@ -159,3 +160,14 @@ def test_code_version_is_dirty_with_new_files_but_not_with_outputs(tmp_path, mon
     assert not provenance.code_version().endswith("-dirty")
     (tmp_path / "new").write_text("x")
     assert provenance.code_version().endswith("-dirty")
+
+
+def test_a_table_in_latex_has_booktabs_rules_and_escapes():
+    from lib.tables import to_latex
+
+    text = to_latex(pd.DataFrame({"row_name": ["a & b", "c"], "F1 (%)": [1.234, float("nan")]}))
+    assert r"\toprule" in text
+    assert r"row\_name" in text
+    assert r"a \& b & 1.23 \\" in text
+    assert r"F1 (\%)" in text
+    assert "nan" not in text
