@@ -9,12 +9,15 @@ from lib.metrics import cluster_f1, openpi_f1
 from lib.metrics.explain import best_matches, cluster_matches
 from lib.models import load_seq2seq
 
-GOLD = ["location of cup was on shelf before and on table afterwards", "heat of pan was cold before and hot afterwards"]
+GOLD = [
+    "location of kite was in attic before and over dunes afterwards",
+    "heat of anvil was tepid before and glowing afterwards",
+]
 SAID = [
     GOLD[0],
     GOLD[0],
-    "place of cup was on shelf before and on table afterwards",
-    "colour of sky was blue before and grey afterwards",
+    "place of kite was in attic before and over dunes afterwards",
+    "mood of kite was dull before and merry afterwards",
 ]
 
 

@@ -100,11 +100,14 @@ def test_no_tracked_file_shares_eight_words_with_the_public_data():
     hits = []
     # A model may well write a sentence that an annotator wrote too: its predictions are published by id, and what it
     # wrote about our own sample is shown in its notebook.
+    shown_in = {
+        ROOT / "notebooks" / "00_first_result.ipynb": OUTPUTS / "laptop/03_baselines/bart/sample_predictions.jsonl"
+    }
     predictions = {*OUTPUTS.glob("*/*/*/predictions.jsonl"), *OUTPUTS.glob("*/*/*/sample_predictions.jsonl")}
     for path in tracked():
         if path in predictions:
             continue
-        own = path.with_name("sample_predictions.jsonl")
+        own = shown_in.get(path, path.with_name("sample_predictions.jsonl"))
         written = {s for text in published_text(own) for s in shingles(text)} if own.exists() else set()
         if path.suffix not in TEXT and path.suffix != "":
             continue
