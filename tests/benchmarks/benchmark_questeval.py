@@ -3,8 +3,9 @@
     python tests/benchmarks/benchmark_questeval.py --pairs 4
 
 The released way: every masked segment with its other text padded to 512 tokens, batches of 24, one pass to generate and
-another for the likelihood of the targets, which are padded to 512 tokens too. Same model (a random T5 of T5-small's
-shape, with the sample's small vocabulary), same texts, equal scores; then the same call again.
+another for the likelihood of the targets, which are padded to 512 tokens too. Same model (a T5 of T5-small's shape with
+the sample's small vocabulary, trained just long enough that its answers end after a word, as a real model's do), same
+texts, equal scores; then the same call again.
 """
 
 import argparse
@@ -16,15 +17,18 @@ import numpy as np
 import torch
 from transformers import T5Config, T5ForConditionalGeneration
 
-from lib.data.judgements import load_ranked
+from lib import training
+from lib.data.judgements import load_ranked, pairs_path
 from lib.generation import to_text
 from lib.models.seq2seq import load_seq2seq, plain_generation_config
-from lib.token_questeval import SEPARATOR, Masker, TokenQuestEval, prepare, squad_f1
+from lib.token_questeval import SEPARATOR, Masker, TokenQuestEval, learning, prepare, squad_f1
+from lib.token_questeval.examples import masked_examples
 from lib.token_questeval.filling import ANSWER_TOKENS, MAX_TOKENS
+from lib.token_questeval.pairs import read_tsv
 
 
 def small_t5():
-    """Return a random T5 of T5-small's shape and a tokenizer of its kind."""
+    """Return a T5 of T5-small's shape whose answers end, and a tokenizer of its kind."""
     _, tokenizer = load_seq2seq("tiny-t5")
     torch.manual_seed(0)
     config = T5Config(
@@ -34,6 +38,11 @@ def small_t5():
     model = T5ForConditionalGeneration(config)
     model.generation_config = plain_generation_config(model)
     prepare(model, tokenizer)
+    pairs = read_tsv(pairs_path("wmt19/xx-en", "sample"))
+    rows = learning.rows(tokenizer, list(masked_examples(pairs, form="segments", masks=4)))
+    with tempfile.TemporaryDirectory() as folder:
+        settings = training.Settings(1e-3, 16, updates=30, evaluate_every=30, precision="fp32")
+        training.fit(model, tokenizer, rows, rows[:8], folder, settings)
     return model.eval(), tokenizer
 
 
