@@ -1,10 +1,8 @@
 """The first notebook's helpers: a procedure as a table, steps of one's own, and what a trained model says to them."""
 
-from collections.abc import Mapping, Sequence
-
 import pandas as pd
 
-from lib.data import Procedure, Step, step_id
+from lib.data import Procedure, Step
 from lib.decoding import predict
 from lib.generation import Decoding
 from lib.models import load_model
@@ -22,15 +20,6 @@ def changes_table(procedure: Procedure) -> pd.DataFrame:
         for change in step.changes
     ]
     return pd.DataFrame(rows, columns=["step", "text", "entity", "attribute", "before", "after"])
-
-
-def side_by_side(procedure: Procedure, said: Mapping[str, Sequence[str]]) -> pd.DataFrame:
-    """Return the gold and the predicted sentences of each step, by step id in `said`."""
-    rows = [
-        (step.number, "\n".join(step.sentences), "\n".join(said[step_id(procedure.id, step.number)]))
-        for step in procedure.steps
-    ]
-    return pd.DataFrame(rows, columns=["step", "gold", "predicted"]).set_index("step")
 
 
 def own_procedure(goal: str, steps: str) -> Procedure:
@@ -62,8 +51,8 @@ def say(model: str, procedure: Procedure) -> pd.DataFrame:
     """
     if not (ROOT / model / "config.json").exists():
         raise FileNotFoundError(
-            f"{model} holds no trained model. This trains one and keeps it there, in three quarters of an hour on two "
-            "cores: .venv/bin/python -m lib.runs execute laptop 03_baselines bart"
+            f"{model} holds no trained model. This trains one and keeps it there, in about an hour on one "
+            "core: .venv/bin/python -m lib.runs execute laptop 03_baselines bart"
         )
     net, tokenizer = load_model(str(ROOT / model))
     tokenizer.truncation_side = "left"

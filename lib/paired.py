@@ -4,11 +4,10 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from lib.results import paired_difference
+from lib.metrics.report import aligned, difference
 
 #: row -> the rows it is compared with
 BASELINES = {
-    "BART": ("GPT-2",),
     "BART + concat states": ("BART",),
     "BART + EMem": ("BART",),
     "BART + ECond": ("BART",),
@@ -52,18 +51,13 @@ def frame(rows: Mapping[str, dict], seed: int = 0) -> pd.DataFrame:
 def _pair(row: str, ours: dict, other: str, theirs: dict, seed: int) -> list[tuple]:
     """Return one line a metric."""
     mine, base = _steps(row, ours), _steps(other, theirs)
-    if set(mine["ids"]) != set(base["ids"]):
-        raise ValueError(f"{row} has {len(mine['ids'])} steps, {other} {len(base['ids'])}, and not the same ones")
-    place = {step: at for at, step in enumerate(base["ids"])}
-    procedures = [step.rsplit("||", 1)[0] for step in mine["ids"]]
     made = []
     for metric in (name for name in mine if name != "ids" and name in base):
-        f1 = [100 * values[2] for values in mine[metric]]
-        against = [100 * base[metric][place[step]][2] for step in mine["ids"]]
-        difference, low, high = paired_difference(f1, against, procedures, seed)
+        against = aligned(mine["ids"], base["ids"], [values[2] for values in base[metric]])
+        f1 = [values[2] for values in mine[metric]]
+        mean, low, high, verdict = difference(mine["ids"], f1, against, seed)
         detectable = DETECTABLE * (high - low) / (2 * HALF_WIDTHS)
-        verdict = "better" if low > 0 else "worse" if high < 0 else "no difference shown"
-        made.append((row, other, metric, len(procedures), difference, low, high, detectable, verdict))
+        made.append((row, other, metric, len(against), mean, low, high, detectable, verdict))
     return made
 
 

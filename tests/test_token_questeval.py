@@ -138,7 +138,16 @@ def test_the_special_tokens_are_one_piece_each_and_keep_their_neighbours(loaded)
     assert tokenizer.tokenize("a<mask>b").count(MASK) == 1
 
 
-def test_prepare_is_the_same_twice_and_starts_from_the_tokenizers_own_mask():
+def test_new_embeddings_start_from_the_tokenizers_own_mask_and_separator():
+    model, tokenizer = load_seq2seq("warm:minilm", decoder_layers=1)
+    prepare(model, tokenizer)
+    weight = model.get_input_embeddings().weight
+    for token, own in ((MASK, tokenizer.mask_token_id), (SEPARATOR, tokenizer.sep_token_id)):
+        assert tokenizer.convert_tokens_to_ids(token) != own
+        assert torch.equal(weight[tokenizer.convert_tokens_to_ids(token)], weight[own])
+
+
+def test_prepare_is_the_same_twice_and_adds_nothing_a_second_time():
     first, second = load_seq2seq("tiny-t5"), load_seq2seq("tiny-t5")
     for pair in (first, second):
         prepare(*pair)

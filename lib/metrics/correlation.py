@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from lib.results import bootstrap_interval
+
 METHODS = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}  # Kendall: tau-b
 LEVELS = ("summary", "system")
 
@@ -143,7 +145,5 @@ def darr_interval(
     better: Sequence[float], worse: Sequence[float], groups: Sequence[str], seed: int = 0, resamples: int = 2000
 ) -> tuple[float, float]:
     """Return the 95% interval of `darr_kendall`, resampling whole groups (references)."""
-    from lib.results import bootstrap_interval
-
     right = np.asarray(better, dtype=float) > np.asarray(worse, dtype=float)
     return bootstrap_interval(2.0 * right - 1, groups, seed, resamples)

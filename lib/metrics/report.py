@@ -1,5 +1,6 @@
 """All six F1s of one set of predictions: `six_f1s`, and the table that shows them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -109,16 +110,34 @@ def compare(scores: dict[str, Scores], other: dict[str, list], seed: int = 0) ->
     """
     rows = []
     for name, score in scores.items():
-        if set(score.ids) != set(other["ids"]):
-            raise ValueError(f"{name}: {len(score.ids)} steps here, {len(other['ids'])} there, and not the same ones")
-        place = {step: at for at, step in enumerate(other["ids"])}
-        theirs = [other[name][place[step]][2] for step in score.ids]
-        procedures = [step.rsplit("||", 1)[0] for step in score.ids]
-        found = [100 * value for value in paired_difference(score.per_step[:, 2], theirs, procedures, seed)]
-        verdict = "better" if found[1] > 0 else "worse" if found[2] < 0 else "no difference shown"
-        rows.append((100 * score.f1, 100 * sum(theirs) / len(theirs), *found, verdict))
+        f1 = score.per_step[:, 2]
+        theirs = aligned(score.ids, other["ids"], [values[2] for values in other[name]])
+        rows.append((100 * f1.mean(), 100 * sum(theirs) / len(theirs), *difference(score.ids, f1, theirs, seed)))
     columns = ["F1", "other F1", "difference", "low", "high", "verdict"]
     return pd.DataFrame(rows, index=pd.Index(list(scores), name="metric"), columns=columns)
+
+
+def aligned(ids: Sequence[str], other_ids: Sequence[str], values: Sequence[float]) -> list[float]:
+    """Return values that stand beside `other_ids` in the order of `ids`.
+
+    Raises
+    ------
+    ValueError
+        If the ids are not the same.
+    """
+    if set(ids) != set(other_ids):
+        raise ValueError(f"{len(ids)} steps here, {len(other_ids)} there, and not the same ones")
+    place = dict(zip(other_ids, values, strict=True))
+    return [place[name] for name in ids]
+
+
+def difference(
+    ids: Sequence[str], ours: Sequence[float], theirs: Sequence[float], seed: int = 0
+) -> tuple[float, float, float, str]:
+    """Return mean(ours - theirs) in points, its 95% interval over procedures, and what that shows."""
+    procedures = [name.rsplit("||", 1)[0] for name in ids]
+    mean, low, high = (100 * value for value in paired_difference(ours, theirs, procedures, seed))
+    return mean, low, high, "better" if low > 0 else "worse" if high < 0 else "no difference shown"
 
 
 def f1_table(several: dict[str, dict[str, Scores]]) -> pd.DataFrame:

@@ -147,7 +147,7 @@ class TokenQuestEval:
     def positions(self, hypothesis: Sequence[str], sources: Sequence[str]) -> pd.DataFrame:
         """Return one row a masked token: pair, direction, position, token, part of speech, answer and scores.
 
-        `counted` is False for tokens that normalise to nothing.
+        `counted` is False for tokens that normalise to nothing. Of several references the first is shown.
         """
         frames = [
             pd.DataFrame(

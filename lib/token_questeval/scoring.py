@@ -1,4 +1,8 @@
-"""How a filled word is compared with the masked one: SQuAD's F1 and exact match (Rajpurkar et al., 2016)."""
+"""What the metric's scores are made of.
+
+How a filled word is compared with the masked one (SQuAD's F1 and exact match, Rajpurkar et al., 2016), what came of
+masking one text (`Direction`), and which pairs of texts can be scored.
+"""
 
 import math
 import re
