@@ -4,7 +4,7 @@ import pytest
 
 from lib.data import load
 from lib.denoising import noised, warm_up
-from lib.models import load_seq2seq
+from lib.models import load_causal, load_seq2seq
 
 
 @pytest.fixture(scope="module")
@@ -40,4 +40,10 @@ def test_restoring_is_learned_in_place_and_repeated_exactly(splits, tmp_path):
 def test_no_update_leaves_the_model_alone(splits, tmp_path):
     model, tokenizer = load_seq2seq("tiny")
     assert warm_up(model, tokenizer, splits, tmp_path, 0) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_decoder_only_model_is_refused(splits, tmp_path):
+    with pytest.raises(ValueError, match="denoise_updates=8 with a .* decoder-only: set it to 0"):
+        warm_up(*load_causal("tiny"), splits, tmp_path, 8)
     assert list(tmp_path.iterdir()) == []
