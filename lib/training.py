@@ -24,9 +24,11 @@ from transformers import (
     PrinterCallback,
     Trainer,
     TrainerCallback,
+    TrainerState,
     TrainingArguments,
     set_seed,
 )
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_pt_utils import LengthGroupedSampler
 from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging
@@ -178,7 +180,14 @@ def fit(
         trainer.add_callback(EarlyStoppingCallback(settings.patience))
     clock = _Clock(Path(folder))
     with clock, _quiet():
-        trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)) if Path(folder).is_dir() else None)
+        last = get_last_checkpoint(str(folder)) if Path(folder).is_dir() else None
+        state = TrainerState.load_from_json(Path(last) / TRAINER_STATE_NAME) if last else None
+        if state and settings.updates and state.global_step >= settings.updates:
+            # Resumed at its last update the Trainer would make one more (a private call: transformers is pinned).
+            trainer.state = state
+            trainer._load_best_model()
+        else:
+            trainer.train(resume_from_checkpoint=last)
     return _report(trainer, clock.seconds, precision)
 
 

@@ -123,6 +123,19 @@ def test_a_killed_training_that_is_resumed_ends_like_an_undisturbed_one(rows, tm
     assert resumed.wall_time_seconds > 0
 
 
+@pytest.mark.parametrize("settings", [SETTINGS, replace(SETTINGS, updates=6)], ids=["epochs", "updates"])
+def test_a_finished_training_that_is_started_again_trains_no_more(rows, tmp_path, settings):
+    """As when what follows it was stopped: not one update more, and the best weights again."""
+    first, tokenizer = load_seq2seq("tiny")
+    done = fit(first, tokenizer, *rows, tmp_path, settings)
+    second, _ = load_seq2seq("tiny", seed=1)
+    again = fit(second, tokenizer, *rows, tmp_path, settings)
+    assert (again.updates, again.best_update, again.tokens) == (done.updates, done.best_update, done.tokens)
+    assert again.curve == done.curve
+    for name, value in first.state_dict().items():
+        assert torch.equal(second.state_dict()[name], value), name
+
+
 def test_a_custom_loss_is_the_one_that_is_minimised(tiny, rows, tmp_path):
     def loss(model, batch, number):
         return 0.0 * model(**batch).loss + model.model.shared.weight.square().sum()
