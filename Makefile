@@ -19,7 +19,7 @@ NOTEBOOKS = $(PYTHON) -m pytest --nbval-lax --nbval-current-env -p no:cacheprovi
 
 reproduce: $(READY)  ## every table and figure of PROFILE (smoke, laptop, paper); FORCE=1 runs finished work again
 	$(SNAKEMAKE) --config profile=$(PROFILE) $(if $(FORCE),--forceall,--forcerun tables)
-	@echo "Tables: outputs/$(PROFILE)/tables   executed notebooks, figures and metrics: outputs/$(PROFILE)/<notebook>/<run>"
+	@echo "Report: outputs/$(PROFILE)/report.html   tables: outputs/$(PROFILE)/tables   executed notebooks, figures and metrics: outputs/$(PROFILE)/<notebook>/<run>"
 
 test: $(READY)  ## ruff, unit and contract tests, the smoke workflow, then the notebooks
 	$(PYTHON) -m ruff check .

@@ -22,6 +22,7 @@ from lib import provenance
 from lib.paths import PARAMS, run_dir, shown
 
 NOT_RUN = "not run"
+REPORT = "report.html"
 
 
 class Run:
@@ -56,8 +57,8 @@ class Run:
         return self.path(name)
 
     def path(self, name: str) -> Path:
-        """Return where a file goes: `tables/` and `figures/` into the profile's folders, the rest into the run's."""
-        shared = name.startswith(("tables/", "figures/"))
+        """Return where a file goes: tables, figures and report into the profile's folder, the rest into the run's."""
+        shared = name.startswith(("tables/", "figures/")) or name == REPORT
         return (self.folder.parent.parent if shared else self.folder) / name
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""The annotation interface in JupyterLab and Chromium, with mouse and keyboard. A minute: `make test-slow`."""
+"""The annotation interface and the report in Chromium, with mouse and keyboard. Two minutes: `make test-slow`."""
 
 import json
 import os
@@ -12,7 +12,9 @@ from contextlib import contextmanager
 import nbformat
 import pytest
 
-from lib.paths import ROOT
+from lib.metrics import EmbeddingClusterer
+from lib.paths import OUTPUTS, ROOT
+from lib.report import page as report_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install -e '.[dev]'")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -192,3 +194,70 @@ def test_votes_survive_a_killed_kernel_and_a_new_server(folder, browser):
         page.keyboard.press("3")
         sync_api.expect(page.get_by_text("All 3 items are done")).to_be_visible()
     assert votes(folder) == ["1 certain", "2 uncertain", "3 impossible"]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """Return the report of the committed results as a file."""
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(report_page.render("laptop", EmbeddingClusterer()), encoding="utf-8")
+    return path
+
+
+@contextmanager
+def read(browser, path, width=1200):
+    """Open the report offline; every error in the console and every request for another file is one of the test."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, offline=True, reduced_motion="reduce")
+    page = context.new_page()
+    errors = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("request", lambda asked: errors.append(asked.url) if not asked.url.startswith(("data:", "file:")) else None)
+    page.goto(path.as_uri())
+    yield page
+    assert errors == []
+    context.close()
+
+
+def said(run) -> list[dict]:
+    """Return what a committed run's model said about the sample's steps."""
+    lines = (OUTPUTS / "laptop" / run / "sample_predictions.jsonl").read_text(encoding="utf-8").splitlines()
+    return list(map(json.loads, lines))
+
+
+def test_the_explorer_is_used_by_keyboard_and_shows_what_the_file_says(report, browser):
+    rows = said("03_baselines/bart")
+    with read(browser, report) as page:
+        card = page.locator("#cards article").filter(has=page.get_by_role("heading", name="BART", exact=True))
+        assert card.locator("li span").all_inner_texts() == list(dict.fromkeys(rows[0]["answers"]))
+        page.get_by_label("Procedure").focus()
+        for key in ("Tab", "Tab", "Enter"):  # the step before is disabled: the list of steps, then the step after
+            page.keyboard.press(key)
+        sync_api.expect(page.locator("#text")).to_contain_text("Step 2:")
+        assert card.locator("li span").all_inner_texts() == list(dict.fromkeys(rows[1]["answers"]))
+        page.get_by_role("radio", name="original").focus()
+        page.keyboard.press("ArrowRight")
+        sync_api.expect(card.locator("tr.chosen")).to_contain_text("cluster-based, ROUGE-L")
+        page.get_by_label("Match").select_option("exact")
+        sync_api.expect(card.locator("tr.chosen")).to_contain_text("cluster-based, exact")
+        page.get_by_label("Procedure").select_option(index=1)
+        sync_api.expect(page.locator("#text")).to_contain_text("Step 1:")
+        other = next(row for row in rows if row["id"].split("||")[0] != rows[0]["id"].split("||")[0])
+        assert sorted(card.locator("li span").all_inner_texts()) == sorted(set(other["answers"]))
+
+
+def test_a_row_of_a_table_leads_to_its_run(report, browser):
+    with read(browser, report) as page:
+        assert page.locator("table.compared").count() >= 6
+        page.locator("#table-table2 + .scroll").get_by_role("link", name="BART", exact=True).click()
+        run = page.locator("#run-03_baselines-bart")
+        sync_api.expect(run).to_have_attribute("open", "")
+        sync_api.expect(run.locator("pre")).to_contain_text("lib.metrics outputs/laptop/03_baselines/bart/predictions")
+        sync_api.expect(run.get_by_role("row", name="model.original_rouge_l")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_the_report_fits_the_window(report, browser, width):
+    with read(browser, report, width) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator("figure img").evaluate_all("images => images.every(image => image.naturalWidth > 0)")

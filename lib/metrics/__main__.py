@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from lib.data.registry import FILES, fetch
 from lib.data.scoring import read_scored
 from lib.metrics.clusters import EmbeddingClusterer
 from lib.metrics.report import six_f1s, table
@@ -16,7 +17,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the six F1s with precision, recall, intervals and signatures; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m lib.metrics", description=__doc__)
     parser.add_argument("predictions", type=Path, help='JSON lines: {"id": "url||n", "answers": [sentence, ...]}')
-    parser.add_argument("references", type=Path, help="the same, OpenPI-C's format, or its test.jsonl.clustered")
+    parser.add_argument(
+        "references",
+        type=Path,
+        help="the same, OpenPI-C's format, or a public file by name: openpi-c/test.jsonl.clustered",
+    )
     parser.add_argument("--embedder", default="wheel:minilm", help="sentence embeddings of the clusterer")
     parser.add_argument("--revision", default="", help="commit of the embedder, for a model hub name")
     parser.add_argument("--threshold", type=float, default=0.75, help="similarity above which sentences are clustered")
@@ -27,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         clusterer = EmbeddingClusterer(chosen.embedder, chosen.threshold, chosen.revision)
         scores = six_f1s(
             read_scored(chosen.predictions),
-            read_scored(chosen.references),
+            read_scored(_references(chosen.references)),
             data=chosen.references.name,
             clusterer=clusterer,
             deduplicate=not chosen.no_deduplicate,
@@ -41,6 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(shown.drop(columns="signature").to_string(float_format="%.2f"))
     print(*shown["signature"], sep="\n")
     return 0
+
+
+def _references(path: Path) -> Path:
+    """Return the file, or the public one that is called so, from the data cache."""
+    return fetch(str(path)) if not path.exists() and str(path) in FILES else path
 
 
 def _write_per_step(path: Path, scores: dict) -> None:
