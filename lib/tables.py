@@ -1,6 +1,6 @@
 """The papers' tables with ours beside them: `comparison` (a row a cell), `wide` (as printed), `readme_block`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
@@ -29,6 +29,7 @@ def comparison(
     intervals: Mapping[tuple[str, str], str] | None = None,
     by_row: Mapping[str, str] | None = None,
     models: Mapping[str, str] | None = None,
+    rows: Iterable[str] = (),
 ) -> pd.DataFrame:
     """Return one row for every cell of a paper's table: paper, ours, difference, interval, verdict, model, note.
 
@@ -46,23 +47,28 @@ def comparison(
         Rows to which another `otherwise` applies: Table 3's first row needs no model.
     models : mapping, optional
         What stands behind our numbers of a row, see `model_names`.
+    rows : iterable of str, optional
+        Rows that `ours` may have beside the paper's: they follow, without a paper's number.
 
     Raises
     ------
     KeyError
-        If `ours` has a cell that the paper's table has not.
+        If `ours` has a cell that the paper's table has not, `rows` aside.
     """
     entry = results.paper_numbers()[table]
     cells = [(row, column) for row, columns in entry["rows"].items() for column in columns]
+    known = list(dict.fromkeys(column for _, column in cells))
+    own = [row for row in rows if row not in entry["rows"]]
+    cells += [(row, column) for row in own for column in known]
     if unknown := [cell for cell in ours if cell not in cells]:
         raise KeyError(f"{table} has no cell {unknown[0]}; rows: {', '.join(entry['rows'])}")
     notes = entry.get("notes", {})
-    rows = []
+    found = []
     for row, column in cells:
-        paper, value = results.published(table, row, column), ours.get((row, column))
+        paper, value = None if row in own else results.published(table, row, column), ours.get((row, column))
         reason = (by_row or {}).get(row, otherwise)
         said = results.verdict(value, paper, reason)
-        rows.append(
+        found.append(
             {
                 "row": row,
                 "column": column,
@@ -75,7 +81,7 @@ def comparison(
                 "note": notes.get(f"{row} / {column}", "") if value is not None and not reason else "",
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(found)
 
 
 def wide(frame: pd.DataFrame, digits: int = 2) -> pd.DataFrame:
@@ -130,15 +136,18 @@ def trained_rows(profile: str, notebooks: Sequence[str], dataset: str) -> dict[s
     return {row: metrics for row, (_, metrics) in rows.items()}
 
 
-def trained_cells(
-    rows: Mapping[str, dict], table: str
-) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], str]]:
-    """Return cells and intervals of the trained rows that a paper's table has; rows of our own stand elsewhere."""
+def trained_cells(rows: Mapping[str, dict]) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], str]]:
+    """Return cells and intervals of the trained rows."""
     cells, intervals = {}, {}
-    for row in rows.keys() & results.paper_numbers()[table]["rows"].keys():
+    for row in rows:
         cells |= score_cells(row, rows[row]["scores"]["model"])
         intervals |= score_intervals(row, rows[row]["scores"]["model"])
     return cells, intervals
+
+
+def other_data(rows: Mapping[str, dict]) -> dict[str, str]:
+    """Return `other data` for the rows that were not scored on a public test set."""
+    return {row: "other data" for row, metrics in rows.items() if metrics["data"] != f"{metrics['dataset']}/test"}
 
 
 def model_names(rows: Mapping[str, dict]) -> dict[str, str]:

@@ -105,18 +105,31 @@ def trained(f1, row="BART", study=()):
     return {row: {"scores": {"model": scores}, "study": {"strategies": list(study)}}}
 
 
-def test_trained_rows_fill_their_tables_and_rows_of_our_own_do_not():
-    cells, intervals = tables.trained_cells(trained(0.25) | trained(0.5, "BART (released settings)"), "table3")
-    assert set(cells) == {("BART", f"{k}_{m}") for k in ("original", "cluster") for m in ("exact", "bleu", "rouge_l")}
-    assert set(cells.values()) == {25.0}
+def test_trained_rows_fill_their_tables_and_rows_of_our_own_follow_the_papers():
+    rows = trained(0.25) | trained(0.5, "BART (released settings)")
+    cells, intervals = tables.trained_cells(rows)
+    assert {value for (row, _), value in cells.items() if row == "BART"} == {25.0}
     assert intervals["BART", "cluster_bleu"] == "1 to 2"
     cells |= {(tables.TANDON, "original_exact"): 4.28}
-    frame = tables.comparison("table3", cells, "other model", intervals, by_row={tables.TANDON: ""})
-    said = frame.set_index(["row", "column"]).verdict
-    assert said["BART", "original_exact"] == "other model"
-    assert said[tables.TANDON, "original_exact"] == "match"
-    assert said["GPT-2", "original_exact"] == results.NOT_RUN
+    frame = tables.comparison("table3", cells, "other model", intervals, by_row={tables.TANDON: ""}, rows=rows)
+    said = frame.set_index(["row", "column"])
+    assert said.verdict["BART", "original_exact"] == "other model"
+    assert said.verdict[tables.TANDON, "original_exact"] == "match"
+    assert said.verdict["GPT-2", "original_exact"] == results.NOT_RUN
+    assert said.ours["BART (released settings)", "original_exact"] == 50
+    assert said.paper["BART (released settings)", "original_exact"] == "-"
+    assert list(dict.fromkeys(frame.row))[-1] == "BART (released settings)"
     assert frame.ours.dtype == float
+    with pytest.raises(KeyError, match="table3 has no cell"):
+        tables.comparison("table3", cells)
+
+
+def test_a_row_on_data_of_ones_own_is_never_held_against_the_paper():
+    rows = {"BART": {"data": "openpi-c/test", "dataset": "openpi-c"}}
+    rows |= {"GPT-2": {"data": "mine/openpi-c/test", "dataset": "openpi-c"}}
+    assert tables.other_data(rows) == {"GPT-2": "other data"}
+    frame = tables.comparison("table2", {("GPT-2", "original_exact"): 3.92}, by_row=tables.other_data(rows))
+    assert "match" not in set(frame.verdict)
 
 
 def test_a_small_model_stands_beside_its_number():
@@ -125,7 +138,7 @@ def test_a_small_model_stands_beside_its_number():
     rows["BART"] |= {"training": {"updates": 2709}}
     names = tables.model_names(rows)
     assert names == {"BART": "BART from MiniLM for BART-large, 30M, 2,709 updates"}
-    frame = tables.comparison("table2", tables.trained_cells(rows, "table2")[0], "other model", models=names)
+    frame = tables.comparison("table2", tables.trained_cells(rows)[0], "other model", models=names)
     assert set(frame[frame.row == "BART"].model) == set(names.values())
     assert set(frame[frame.row == "GPT-2"].model) == {""}
     summary = tables.summary({"Table 2": frame}).set_index("row")

@@ -49,6 +49,27 @@ def test_sentences_without_content_match_only_each_other(match):
     assert one("heat of pan", "", match) == 0
 
 
+def same_length(gold, predicted):
+    """Match 1 where two sentences have as many letters."""
+    return [[len(g) == len(p) for p in predicted] for g in gold]
+
+
+def test_a_match_of_ones_own_scores_and_is_named_in_the_signature():
+    predictions, gold = [["abc", "z"]], [["xyz"]]
+    original = openpi_f1(predictions, gold, same_length)
+    based = cluster_f1(predictions, gold, same_length, clusterer=lambda sentences: range(len(sentences)))
+    assert (original.precision, original.recall) == (0.5, 1)
+    assert (based.precision, based.recall) == (0.5, 1)
+    assert original.signature.startswith("openpi_f1|match:same_length|")
+    assert match_matrix([], ["a"], same_length).shape == (0, 1)
+
+
+@pytest.mark.parametrize("wrong", [[[2.0]], [[float("nan")]], [1.0], [[0.5, 0.5]]])
+def test_a_match_of_ones_own_with_wrong_values_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"expected \(1, 1\), a row a gold sentence, in \[0, 1\]"):
+        match_matrix(["a"], ["b"], lambda gold, predicted: wrong)
+
+
 @pytest.mark.parametrize("match", MATCHES)
 def test_perfect_prediction_scores_one_and_order_does_not_matter(match):
     gold = [["wet towel a b", "cold pan c d"], ["dry hair e f"]]
@@ -329,3 +350,14 @@ def test_gold_against_itself_is_perfect_in_all_six():
     shown = table(six_f1s(released, released, "openpi-c/test"))
     exact = shown.loc[["original_exact", "original_rouge_l", "cluster_exact", "cluster_rouge_l"], "F1"]
     assert exact.round(9).eq(100).all()
+
+
+@pytest.mark.real_data
+def test_references_may_be_a_public_file_by_name(tmp_path, capsys):
+    rows = read_scored(fetch("openpi-c/test.jsonl.clustered")).sentences
+    path = tmp_path / "own.jsonl"
+    path.write_text("".join(json.dumps({"id": name, "answers": said}) + "\n" for name, said in rows.items()))
+    assert main([str(path), "openpi-c/test.jsonl.clustered"]) == 0
+    assert "reference_clusters:given|n:345" in capsys.readouterr().out
+    assert main([str(path), "openpi-c/test.jsonl.clusterd"]) == 1
+    assert "openpi-c/test.jsonl.clusterd" in capsys.readouterr().err

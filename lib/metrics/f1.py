@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lib.metrics.clusters import assign, default_clusterer, relabel
-from lib.metrics.match import match_matrix
+from lib.metrics.match import Match, match_matrix, name_of
 from lib.provenance import signature
 from lib.text import is_no_change
 
@@ -45,7 +45,7 @@ class Scores:
 def openpi_f1(
     predictions: Steps,
     references: Steps,
-    match: str = "rouge_l",
+    match: Match = "rouge_l",
     deduplicate: bool = True,
     ids: Sequence[str] | None = None,
 ) -> Scores:
@@ -55,7 +55,7 @@ def openpi_f1(
     ----------
     predictions, references : sequence of sequences of str
         One list of sentences a step, in the same order of steps.
-    match : {"exact", "bleu", "rouge_l"}
+    match : {"exact", "bleu", "rouge_l"} or callable
         See `lib.metrics.match.match_matrix`.
     deduplicate : bool
         Take the set of a step's raw predicted sentences first, as today's public script does. The numbers that
@@ -79,14 +79,14 @@ def openpi_f1(
         _step_f1(_unique(p) if deduplicate else list(p), list(g), match)
         for p, g in zip(_without_no_change(predictions), _without_no_change(references), strict=True)
     ]
-    name = signature("openpi_f1", match=match, deduplicate=str(deduplicate).lower(), n=len(rows))
+    name = signature("openpi_f1", match=name_of(match), deduplicate=str(deduplicate).lower(), n=len(rows))
     return _aggregate(rows, ids, name)
 
 
 def cluster_f1(
     predictions: Steps,
     references: Steps,
-    match: str = "rouge_l",
+    match: Match = "rouge_l",
     prediction_clusters: Labels | None = None,
     reference_clusters: Labels | None = None,
     clusterer: Callable[[Sequence[str]], Sequence[int]] | None = None,
@@ -128,7 +128,7 @@ def cluster_f1(
     clusterer_name = getattr(clusterer, "name", getattr(clusterer, "__name__", "custom"))
     name = signature(
         "cluster_f1",
-        match=match,
+        match=name_of(match),
         prediction_clusters="given" if prediction_clusters is not None else clusterer_name,
         reference_clusters="given" if reference_clusters is not None else clusterer_name,
         n=len(rows),
@@ -136,7 +136,7 @@ def cluster_f1(
     return _aggregate(rows, ids, name)
 
 
-def _step_f1(predicted: list[str], gold: list[str], match: str) -> tuple[float, float, float]:
+def _step_f1(predicted: list[str], gold: list[str], match: Match) -> tuple[float, float, float]:
     """Return precision, recall and F1 of one step."""
     if not predicted or not gold:
         return _limit_case(len(predicted), len(gold))
@@ -145,7 +145,7 @@ def _step_f1(predicted: list[str], gold: list[str], match: str) -> tuple[float, 
 
 
 def _step_cluster_f1(
-    predicted: tuple[list[str], list[int]], gold: tuple[list[str], list[int]], match: str
+    predicted: tuple[list[str], list[int]], gold: tuple[list[str], list[int]], match: Match
 ) -> tuple[float, float, float]:
     """Return precision, recall and F1 of one step whose sentences carry cluster labels 0..K-1."""
     (predicted_sentences, predicted_labels), (gold_sentences, gold_labels) = predicted, gold

@@ -6,7 +6,7 @@ OpenPI-C, whose numbers the tests reproduce.
 """
 
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -27,25 +27,35 @@ _LAST_CODE = 0x10FFFF
 _codes: dict[str, str] = {}
 
 
-def match_matrix(gold: Sequence[str], predicted: Sequence[str], match: str = "rouge_l") -> np.ndarray:
+Match = str | Callable[[Sequence[str], Sequence[str]], np.ndarray]
+
+
+def match_matrix(gold: Sequence[str], predicted: Sequence[str], match: Match = "rouge_l") -> np.ndarray:
     """Return the match of every gold sentence with every predicted sentence.
 
     Parameters
     ----------
     gold, predicted : sequence of str
         G and P raw sentences.
-    match : {"exact", "bleu", "rouge_l"}
+    match : {"exact", "bleu", "rouge_l"} or callable
         `exact`: equal stems. `bleu`: BLEU-2 of the COCO caption scorer for one pair, with gold as the reference;
         an identical one-word answer scores 0.001, as published. `rouge_l`: F of the longest common subsequence
-        with beta 1.2.
+        with beta 1.2. A callable of one's own gets `gold` and `predicted` and returns the (G, P) array.
 
     Returns
     -------
     ndarray, (G, P) float64
         In [0, 1], higher is better. Two sentences without content words match fully, one against none does not.
+
+    Raises
+    ------
+    ValueError
+        If the match is unknown, or a callable's array has another shape or values outside [0, 1].
     """
+    if callable(match):
+        return _own(gold, predicted, match)
     if match not in MATCHES:
-        raise ValueError(f"match={match!r}: expected one of {', '.join(MATCHES)}")
+        raise ValueError(f"match={match!r}: expected one of {', '.join(MATCHES)}, or a function")
     gold_codes, predicted_codes = list(map(_encode, gold)), list(map(_encode, predicted))
     if not gold_codes or not predicted_codes:
         return np.zeros((len(gold_codes), len(predicted_codes)))
@@ -54,6 +64,11 @@ def match_matrix(gold: Sequence[str], predicted: Sequence[str], match: str = "ro
     empty_predicted = np.array([not code for code in predicted_codes])[None, :]
     scores = np.where(empty_gold | empty_predicted, 0.0, scores)
     return np.where(empty_gold & empty_predicted, 1.0, scores)
+
+
+def name_of(match: Match) -> str:
+    """Return how signatures name a match."""
+    return getattr(match, "__name__", type(match).__name__) if callable(match) else match
 
 
 @lru_cache(maxsize=200_000)
@@ -92,6 +107,19 @@ def _code(word: str) -> str:
             _encode.cache_clear()
         _codes[word] = chr(_FIRST_CODE + len(_codes))
     return _codes[word]
+
+
+def _own(gold: Sequence[str], predicted: Sequence[str], match: Callable) -> np.ndarray:
+    """Return what a caller's match gives, checked."""
+    if not len(gold) or not len(predicted):
+        return np.zeros((len(gold), len(predicted)))
+    scores = np.asarray(match(list(gold), list(predicted)), dtype=float)
+    if scores.shape != (len(gold), len(predicted)) or not ((scores >= 0) & (scores <= 1)).all():
+        raise ValueError(
+            f"{name_of(match)} returned shape {scores.shape} with values {scores.min():g} to {scores.max():g}; "
+            f"expected ({len(gold)}, {len(predicted)}), a row a gold sentence, in [0, 1]"
+        )
+    return scores
 
 
 def _exact(gold: list[str], predicted: list[str]) -> np.ndarray:
