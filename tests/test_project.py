@@ -193,6 +193,40 @@ def test_the_readme_shows_the_committed_results():
     assert block.strip() == tables.readme_block().strip()
 
 
+def numbers_in(path) -> set[float]:
+    """Return every number of a file, also as a share of 100 and in percent; scores by step are left out."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        text = json.dumps({key: value for key, value in json.loads(text).items() if key != "per_step"})
+    found = {abs(float(number)) for number in re.findall(r"\d+(?:\.\d+)?(?:e-?\d+)?", text)}
+    return found | {100 * number for number in found} | {number / 100 for number in found}
+
+
+def untraced(text: str) -> list[str]:
+    """Return the numbers with decimals in running text that no file named in their paragraph holds."""
+    missing = []
+    for paragraph in re.sub(r"```.*?```", "", text, flags=re.DOTALL).split("\n\n"):
+        named = [ROOT / name.rstrip("/") for name in re.findall(r"`((?:outputs|params)/[\w./-]+)`", paragraph)]
+        files = [path / "metrics.json" if path.is_dir() else path for path in named]
+        known = {number for path in files if path.exists() for number in numbers_in(path)}
+        for number in re.findall(r"(?<![\w.-])\d+\.\d+(?!\w|\.\d)", re.sub("Python 3.11", "", paragraph)):
+            digits = len(number.split(".")[1])
+            if not any(abs(value - float(number)) <= 0.5001 * 10**-digits for value in known):
+                missing.append(number)
+    return missing
+
+
+def test_every_number_of_the_readme_is_in_a_file_that_its_paragraph_names():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    head, rest = readme.split(tables.README_START)
+    assert untraced(head + rest.split(tables.README_END)[1]) == []
+
+
+def test_a_number_without_a_file_is_found():
+    text = "BART has 31.57 (`outputs/laptop/tables/table2.csv`), not 31.56.\n\nAnd 31.57."
+    assert untraced(text) == ["31.56", "31.57"]
+
+
 def test_the_readme_names_every_make_target_and_module():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), flags=re.M)
