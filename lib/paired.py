@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from lib.metrics.report import aligned, difference
@@ -24,7 +25,7 @@ def frame(rows: Mapping[str, dict], seed: int = 0) -> pd.DataFrame:
     Parameters
     ----------
     rows : mapping
-        Row -> metrics, see `lib.tables.trained_rows`.
+        Row -> metrics, see `lib.rows.trained_rows`.
     seed : int
         Of resampling.
 
@@ -50,7 +51,7 @@ def frame(rows: Mapping[str, dict], seed: int = 0) -> pd.DataFrame:
 
 def _pair(row: str, ours: dict, other: str, theirs: dict, seed: int) -> list[tuple]:
     """Return one line a metric."""
-    mine, base = _steps(row, ours), _steps(other, theirs)
+    mine, base = by_step(row, ours), by_step(other, theirs)
     made = []
     for metric in (name for name in mine if name != "ids" and name in base):
         against = aligned(mine["ids"], base["ids"], [values[2] for values in base[metric]])
@@ -61,6 +62,16 @@ def _pair(row: str, ours: dict, other: str, theirs: dict, seed: int) -> list[tup
     return made
 
 
-def _steps(row: str, metrics: dict) -> dict[str, list]:
-    """Return a row's scores by step; a run that fills several rows has them by row."""
-    return metrics["per_step"].get(row) or metrics["per_step"]["model"]
+def by_step(row: str, metrics: dict) -> dict[str, list]:
+    """Return a row's ids and scores by step, (P, R, F1) each; means over seeds where several runs fill it.
+
+    A run that fills several rows has them by row.
+    """
+    several = [run["per_step"].get(row) or run["per_step"]["model"] for run in [metrics, *metrics.get("repeats", ())]]
+    ids = several[0]["ids"]
+    if len(several) == 1:
+        return several[0]
+    names = [name for name in several[0] if name != "ids"]
+    return {"ids": ids} | {
+        name: np.mean([aligned(ids, run["ids"], run[name]) for run in several], axis=0).tolist() for name in names
+    }

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from lib import attention, plots, results, tables
+from lib import attention, plots, results
 from lib.data import Procedure, StateChange, Step, load
 from lib.decoding import with_predictions
 from lib.memory import slot_counts
 from lib.metrics import openpi_f1, report
 from lib.models import MemoryBart, load_seq2seq
 from lib.results import Run, paired_difference
+from lib.rows import ablation_frame, trained_rows
 
 
 @pytest.fixture(scope="module")
@@ -132,10 +133,10 @@ def test_ablations_stand_in_a_table_of_their_own_and_fill_no_row(tmp_path, monke
         made = Run("04_emem", {"profile": "smoke", "run": run, "ablation": ablation})
         made.save_metrics({"model": scores, "gold_history": scores}, **facts)
         made.finish()
-    assert list(tables.trained_rows("smoke", ["04_emem"], "openpi-c")) == ["BART + EMem"]
-    frame = tables.ablation_frame("smoke").set_index("what is changed")
+    assert list(trained_rows("smoke", ["04_emem"], "openpi-c")) == ["BART + EMem"]
+    frame = ablation_frame("smoke").set_index("what is changed")
     assert list(frame.index) == ["nothing (BART + EMem)", "queries shared"]
     assert frame.loc["queries shared", "cluster BLEU, gold history"] == 25
     assert frame["parameters (M)"].tolist() == [2, 2]
     assert results.finished_runs("smoke", "04_emem") == ["emem", "short"]
-    assert tables.ablation_frame("paper").empty
+    assert ablation_frame("paper").empty

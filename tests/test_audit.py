@@ -1,6 +1,7 @@
 import pytest
 
 from lib import audit, plots, results, tables
+from lib.rows import model_names, other_data, seed_deviations, strategy_cells, trained_cells, trained_rows
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +108,7 @@ def trained(f1, row="BART", study=()):
 
 def test_trained_rows_fill_their_tables_and_rows_of_our_own_follow_the_papers():
     rows = trained(0.25) | trained(0.5, "BART (released settings)")
-    cells, intervals = tables.trained_cells(rows)
+    cells, intervals = trained_cells(rows)
     assert {value for (row, _), value in cells.items() if row == "BART"} == {25.0}
     assert intervals["BART", "cluster_bleu"] == "1 to 2"
     cells |= {(tables.TANDON, "original_exact"): 4.28}
@@ -124,11 +125,69 @@ def test_trained_rows_fill_their_tables_and_rows_of_our_own_follow_the_papers():
         tables.comparison("table3", cells)
 
 
+def repeated(run, seed, f1, **changed):
+    """Return the metrics of one run of a row; the first step always scores 0."""
+    ids = ["a||1", "b||1"]
+    per_step = {
+        "model": {"ids": ids[::-1] if seed else ids, "original_exact": [[0, 0, f1], [0, 0, 0]][:: -1 if seed else 1]}
+    }
+    return {
+        "notebook": "03_baselines",
+        "parameters": {"run": run, "seed": seed, "model": "tiny", "keep": run} | changed,
+        "scores": {"model": {"original_exact": {"f1": f1 / 2, "interval": "0 to 1"}}},
+        "per_step": per_step,
+        "dataset": "openpi-c",
+        "row": "BART",
+        "parameters_of_model": 1_000_000,
+        "training": {"updates": 7},
+    }
+
+
+@pytest.fixture
+def two_seeds(monkeypatch):
+    """Let two finished runs fill one row, and return them by name."""
+    runs = {"again": repeated("again", 1, 0.4), "bart": repeated("bart", 0, 0.2)}
+    monkeypatch.setattr(results, "finished_runs", lambda profile, notebook: sorted(runs))
+    monkeypatch.setattr(results, "load", lambda profile, notebook, run: runs[run])
+    return runs
+
+
+def test_runs_of_a_row_that_differ_in_their_seed_become_mean_and_deviation(two_seeds):
+    rows = trained_rows("laptop", ["03_baselines"], "openpi-c")
+    cells, intervals = trained_cells(rows)
+    assert cells == {("BART", "original_exact"): pytest.approx(15)}
+    assert intervals == {("BART", "original_exact"): "0.0 to 30.0"}  # of the mean over seeds, two procedures
+    spread = seed_deviations(rows)
+    assert spread == {("BART", "original_exact"): pytest.approx(10 / 2**0.5)}
+    assert model_names(rows) == {"BART": "random BART, 1M, 7 updates, mean of 2 seeds"}
+    frame = tables.comparison("table2", cells, "other model", intervals, deviations=spread)
+    assert frame.set_index(["row", "column"]).loc[("BART", "original_exact"), "sd over seeds"] == pytest.approx(
+        7.0711, abs=1e-4
+    )
+    del two_seeds["again"]
+    alone = trained_rows("laptop", ["03_baselines"], "openpi-c")
+    assert seed_deviations(alone) == {}
+    assert "sd over seeds" not in tables.comparison("table2", trained_cells(alone)[0], deviations={})
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (repeated("again", 0, 0.4), "have the same seed"),
+        (repeated("again", 1, 0.4, model="warm:minilm"), "differ in model"),
+    ],
+)
+def test_runs_of_a_row_that_are_no_repeats_are_refused(two_seeds, other, why):
+    two_seeds["again"] = other
+    with pytest.raises(ValueError, match=f"both fill the row 'BART' and {why}: give one of them another row"):
+        trained_rows("laptop", ["03_baselines"], "openpi-c")
+
+
 def test_a_row_on_data_of_ones_own_is_never_held_against_the_paper():
     rows = {"BART": {"data": "openpi-c/test", "dataset": "openpi-c"}}
     rows |= {"GPT-2": {"data": "mine/openpi-c/test", "dataset": "openpi-c"}}
-    assert tables.other_data(rows) == {"GPT-2": "other data"}
-    frame = tables.comparison("table2", {("GPT-2", "original_exact"): 3.92}, by_row=tables.other_data(rows))
+    assert other_data(rows) == {"GPT-2": "other data"}
+    frame = tables.comparison("table2", {("GPT-2", "original_exact"): 3.92}, by_row=other_data(rows))
     assert "match" not in set(frame.verdict)
 
 
@@ -136,9 +195,9 @@ def test_a_small_model_stands_beside_its_number():
     rows = trained(0.25)
     rows["BART"] |= {"parameters": {"model": "warm:minilm"}, "parameters_of_model": 29_861_376}
     rows["BART"] |= {"training": {"updates": 2709}}
-    names = tables.model_names(rows)
+    names = model_names(rows)
     assert names == {"BART": "BART from MiniLM for BART-large, 30M, 2,709 updates"}
-    frame = tables.comparison("table2", tables.trained_cells(rows)[0], "other model", models=names)
+    frame = tables.comparison("table2", trained_cells(rows)[0], "other model", models=names)
     assert set(frame[frame.row == "BART"].model) == set(names.values())
     assert set(frame[frame.row == "GPT-2"].model) == {""}
     summary = tables.summary({"Table 2": frame}).set_index("row")
@@ -149,6 +208,6 @@ def test_a_small_model_stands_beside_its_number():
 def test_table_4_has_means_over_seeds():
     study = [{"way": "top-p 0.9", "cluster_bleu_f1": value} for value in (0.1, 0.2)]
     study += [{"way": "beam 4", "cluster_bleu_f1": 0.3}, {"way": "as chosen on dev", "cluster_bleu_f1": 0.9}]
-    cells = tables.strategy_cells(trained(0.2, study=study))
+    cells = strategy_cells(trained(0.2, study=study))
     assert cells == {("BART", "top-p 0.9"): pytest.approx(15), ("BART", "beam 4"): pytest.approx(30)}
-    assert tables.strategy_cells({}) == tables.strategy_cells(trained(0.2)) == {}
+    assert strategy_cells({}) == strategy_cells(trained(0.2)) == {}

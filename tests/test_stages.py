@@ -3,12 +3,13 @@
 import pandas as pd
 import pytest
 
-from lib import pictures, stages, tables
+from lib import pictures, stages
 from lib.data import load, scoring
 from lib.decoding import TwoStageDecoder
 from lib.generation import Decoding
 from lib.metrics import openpi_f1
 from lib.models import load_seq2seq
+from lib.rows import model_names, outputs_cells, rates_frame, strategy_cells, trained_rows
 from lib.stages import EntityStepDecoder, Stages, gold_first
 from lib.strategies import compare
 from lib.text import to_answer
@@ -100,13 +101,13 @@ def test_one_run_fills_several_rows(tmp_path, monkeypatch, perfect):
     run.save_metrics({}, row="BART + ECond", dataset="openpi", rows=rows, rates=[rate], parameters_of_model=3e5,
                      training={"updates": 5})  # fmt: skip
     run.finish()
-    found = tables.trained_rows("smoke", ["05_econd"], "openpi")
+    found = trained_rows("smoke", ["05_econd"], "openpi")
     assert list(found) == list(both)
-    assert tables.strategy_cells(found) == {("Ours (EMem + ECond)", "beam 4"): pytest.approx(20)}
-    assert tables.model_names(found)["Ours (EMem + ECond)"] == "random BART, 0M, 5 updates"
+    assert strategy_cells(found) == {("Ours (EMem + ECond)", "beam 4"): pytest.approx(20)}
+    assert model_names(found)["Ours (EMem + ECond)"] == "random BART, 0M, 5 updates"
     steps = [sentences for by_step in perfect.predictions for sentences in by_step]
-    assert tables.outputs_cells(found) == {("BART + ECond", "outputs"): sum(map(len, steps)) / len(steps)}
-    rates = tables.rates_frame("smoke")
+    assert outputs_cells(found) == {("BART + ECond", "outputs"): sum(map(len, steps)) / len(steps)}
+    rates = rates_frame("smoke")
     assert rates.loc[0, "share (%)"] == 50
     assert rates.loc[0, "run"] == "econd"
-    assert tables.rates_frame("paper").empty
+    assert rates_frame("paper").empty

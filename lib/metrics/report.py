@@ -117,7 +117,7 @@ def compare(scores: dict[str, Scores], other: dict[str, list], seed: int = 0) ->
     return pd.DataFrame(rows, index=pd.Index(list(scores), name="metric"), columns=columns)
 
 
-def aligned(ids: Sequence[str], other_ids: Sequence[str], values: Sequence[float]) -> list[float]:
+def aligned(ids: Sequence[str], other_ids: Sequence[str], values: Sequence) -> list:
     """Return values that stand beside `other_ids` in the order of `ids`.
 
     Raises

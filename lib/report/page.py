@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import resources
@@ -15,6 +16,7 @@ from lib.data import load_openpi_c
 from lib.data.registry import FILES
 from lib.paths import OUTPUTS, SAMPLE, run_dir, shown
 from lib.report.explorer import explored, said_files
+from lib.rows import OURS, trained_rows
 from lib.steps import tables as steps_tables
 
 #: File under `tables/` -> its title, in the page's order; other files follow under their own names.
@@ -144,21 +146,18 @@ def _spoken(column: str) -> str:
 
 def _by_row(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the cells of each row; interval and difference get names that attributes can have."""
-    renamed = frame.rename(columns={"95% interval": "interval"})
+    renamed = frame.rename(columns={"95% interval": "interval", "sd over seeds": "spread"})
     return iter(renamed.groupby("row", sort=False))
 
 
 def _cell(cell: tuple, number: Callable[[float], str]) -> dict:
     """Return a cell of a comparison."""
-    difference = "" if pd.isna(cell.difference) else f"{cell.difference:+,.2f}"
-    interval = cell.interval if isinstance(cell.interval, str) else ""
-    note = cell.note if isinstance(cell.note, str) else ""
-    return {
-        "ours": number(cell.ours),
-        "paper": cell.paper,
-        "verdict": cell.verdict,
-        "more": "; ".join(filter(None, (interval and f"95% interval {interval}", difference, note))),
-    }
+    spread = getattr(cell, "spread", math.nan)
+    more = [f"95% interval {cell.interval}"] if isinstance(cell.interval, str) else []
+    more += [] if pd.isna(spread) else [f"standard deviation over seeds {number(spread)}"]
+    more += [] if pd.isna(cell.difference) else [f"ours minus the paper's {cell.difference:+,.2f}"]
+    more += [cell.note] if isinstance(cell.note, str) else []
+    return {"ours": number(cell.ours), "paper": cell.paper, "verdict": cell.verdict, "more": "; ".join(more)}
 
 
 def _plain(value: object, number: Callable[[float], str]) -> str:
@@ -171,13 +170,13 @@ def _plain(value: object, number: Callable[[float], str]) -> str:
 def _anchors(profile: str) -> dict[tuple[str, str], str]:
     """Return, for a row of a table, the anchor of the run that its numbers come from."""
     several = {
-        "table2": tables.trained_rows(profile, ("03_baselines", "04_emem", "05_econd"), "openpi-c"),
-        "table3": tables.trained_rows(profile, ("03_baselines", "04_emem", "05_econd"), "openpi"),
+        "table2": trained_rows(profile, ("03_baselines", "04_emem", "05_econd"), "openpi-c"),
+        "table3": trained_rows(profile, ("03_baselines", "04_emem", "05_econd"), "openpi"),
         "steps_multi_choice": steps_tables.runs_by_row(profile),
     }
     several["models"] = several["paired"] = several["outputs_per_step"] = several["table2"]
     several["table4"] = several["table3"] | {
-        name: several["table3"][row] for name, row in tables.OURS.items() if row in several["table3"]
+        name: several["table3"][row] for name, row in OURS.items() if row in several["table3"]
     }
     found = {
         (table, row): _anchor(metrics["notebook"], metrics["parameters"]["run"])
