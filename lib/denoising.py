@@ -13,8 +13,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lib.data import Procedure
 from lib.data.examples import Example
+from lib.encoding import encode
 from lib.text import to_answer
-from lib.training import Settings, as_record, encode, fit
+from lib.training import Settings, as_record, fit
 
 SHARE = 0.2  # of words at which a masked span of one to three words begins
 CHANGES = 4  # of a step, as one text

@@ -1,15 +1,14 @@
 """One `fit` for every training, on the Hugging Face `Trainer`: it resumes, keeps the best checkpoint, and reports.
 
-Rows hold `input_ids`, `attention_mask` and `labels` as lists; `encode` makes them from text. Batches are grouped by
-length and padded to their longest row, never to a block size.
+Rows are what `lib.encoding` makes of text. Batches are grouped by length and padded to their longest row, never to a
+block size.
 """
 
-import itertools
 import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,13 +32,12 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging
 
-from lib.data.examples import Example
+from lib.encoding import IGNORED
 from lib.paths import ROOT
 from lib.results import atomic
 
 # A target token costs about twice an input token: it goes through the decoder and the output vocabulary.
 LABEL_COST = 2
-IGNORED = -100  # label of padding: PyTorch's cross entropy leaves it out
 
 
 @dataclass(frozen=True)
@@ -141,7 +139,7 @@ def fit(
     model, tokenizer
         From `lib.models`.
     train, dev : datasets of rows
-        Rows as `encode` makes them. An `IterableDataset` (see `Parts`) needs `settings.updates`.
+        Rows as `lib.encoding` makes them. An `IterableDataset` (see its `Parts`) needs `settings.updates`.
     folder : Path
         For checkpoints. A training that was stopped goes on from its last one, also in the middle of an epoch; the
         folder must belong to these settings and this data.
@@ -206,83 +204,6 @@ def keep_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name:
     shutil.rmtree(folder, ignore_errors=True)
     temporary.rename(folder)
     return folder
-
-
-def encode(
-    tokenizer: PreTrainedTokenizerBase, examples: Sequence[Example], max_input: int, max_target: int
-) -> list[dict]:
-    """Return rows of token ids.
-
-    Inputs are cut from the left, so that step and question stay. Labels are the target's tokens and the end token,
-    without a begin token: the decoder starts from its start token alone, in training and generation alike.
-
-    Parameters
-    ----------
-    max_input, max_target : int
-        Tokens, special tokens counted.
-    """
-    inputs = tokenizer([e.prompt for e in examples], truncation=True, max_length=max_input)
-    targets = tokenizer([e.target for e in examples], add_special_tokens=False)
-    return [
-        {"input_ids": ids, "attention_mask": mask, "labels": [*target[: max_target - 1], tokenizer.eos_token_id]}
-        for ids, mask, target in zip(inputs.input_ids, inputs.attention_mask, targets.input_ids, strict=True)
-    ]
-
-
-def encode_causal(
-    tokenizer: PreTrainedTokenizerBase, examples: Sequence[Example], max_input: int, max_target: int
-) -> list[dict]:
-    """Return rows of token ids for a decoder-only model: prompt, a space, answer and end token in one sequence.
-
-    The loss is on answer and end token alone. Prompts are cut from the left; parameters as in `encode`.
-    """
-    prompts = tokenizer([e.prompt for e in examples], add_special_tokens=False)
-    answers = tokenizer([f" {e.target}" for e in examples], add_special_tokens=False)
-    rows = []
-    for prompt, answer in zip(prompts.input_ids, answers.input_ids, strict=True):
-        kept, labels = prompt[-max_input:], [*answer[: max_target - 1], tokenizer.eos_token_id]
-        rows.append(
-            {
-                "input_ids": [*kept, *labels],
-                "attention_mask": [1] * (len(kept) + len(labels)),
-                "labels": [*[IGNORED] * len(kept), *labels],
-            }
-        )
-    return rows
-
-
-def encode_for(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    examples: Sequence[Example],
-    max_input: int,
-    max_target: int,
-) -> list[dict]:
-    """Return rows for a model of either kind."""
-    how = encode if model.config.is_encoder_decoder else encode_causal
-    return how(tokenizer, examples, max_input, max_target)
-
-
-def pack(sequences: Sequence[Sequence[int]], length: int) -> list[dict]:
-    """Join token sequences and cut the whole into rows of `length` tokens for a causal model; the rest is dropped."""
-    tokens = list(itertools.chain.from_iterable(sequences))
-    rows = [tokens[start : start + length] for start in range(0, len(tokens) - length + 1, length)]
-    return [{"input_ids": row, "attention_mask": [1] * length, "labels": list(row)} for row in rows]
-
-
-class Parts(IterableDataset):
-    """A data set in parts that never lie in memory together: `read(part)` gives a part's rows, in its order.
-
-    A resumed training passes over what it has seen, part by part.
-    """
-
-    def __init__(self, parts: Sequence, read: Callable[[object], Sequence[dict]]):
-        self.parts, self.read = parts, read
-
-    def __iter__(self) -> Iterator[dict]:
-        """Yield the rows of all parts in order."""
-        for part in self.parts:
-            yield from self.read(part)
 
 
 def use_bf16(precision: str, device: str = "") -> bool:

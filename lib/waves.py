@@ -14,8 +14,8 @@ from transformers import PreTrainedTokenizerBase
 
 from lib.data import Procedure
 from lib.data.examples import step_prompt
+from lib.encoding import IGNORED
 from lib.memory import read_answer
-from lib.training import IGNORED
 
 CUT = ("inputs_cut", "answers_cut", "changes_cut")
 

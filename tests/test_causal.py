@@ -7,9 +7,10 @@ import torch
 from lib.data import Procedure, StateChange, Step, load
 from lib.data.examples import step_examples, step_prompt
 from lib.decoding import predict, target_bound
+from lib.encoding import IGNORED, encode_causal, encode_for
 from lib.generation import Decoding, generate
 from lib.models import load_causal, load_model, load_seq2seq
-from lib.training import IGNORED, Settings, encode_causal, encode_for, fit
+from lib.training import Settings, fit
 
 CHANGE = StateChange("kettle", "temperature", "lukewarm", "piping hot")
 SENTENCE = "temperature of kettle was lukewarm before and piping hot afterwards"

@@ -8,10 +8,11 @@ from lib.baselines import majority_template, noun_finder
 from lib.data import Procedure, StateChange, Step, load, scoring
 from lib.data.examples import step_examples
 from lib.decoding import predict, target_bound
+from lib.encoding import encode
 from lib.evaluation import choose_decoding, choose_templates, rouge_f1
 from lib.generation import Decoding, generate, generation_config, to_text
 from lib.models import load_seq2seq
-from lib.training import Settings, encode, fit
+from lib.training import Settings, fit
 
 
 @pytest.fixture(scope="module")

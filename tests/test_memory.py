@@ -10,11 +10,12 @@ from lib import waves
 from lib.data import Procedure, StateChange, Step, load
 from lib.data.examples import step_prompt
 from lib.decoding import predict
+from lib.encoding import IGNORED
 from lib.generation import Decoding, generation_config
 from lib.memory import MemoryBank, Mention, read_answer, slot_counts
 from lib.models import MemoryBart, load_seq2seq
 from lib.text import parse_sentence, split_answer, to_answer, to_sentence
-from lib.training import IGNORED, Settings, fit
+from lib.training import Settings, fit
 
 HOW = Decoding(max_new_tokens=60, max_input=128, batch_size=3)
 

@@ -140,6 +140,7 @@ def test_modules_import_only_from_those_above_them():
         "metrics",
         "memory",
         "models",
+        "encoding",
         "training",
         "denoising",
         "waves",

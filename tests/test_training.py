@@ -10,8 +10,9 @@ from transformers import DataCollatorForSeq2Seq
 from lib import training
 from lib.data import load
 from lib.data.examples import step_examples
+from lib.encoding import IGNORED, Parts, encode, pack
 from lib.models import load_seq2seq
-from lib.training import IGNORED, Parts, Settings, encode, fit, pack, use_bf16
+from lib.training import Settings, fit, use_bf16
 
 SETTINGS = Settings(learning_rate=3e-3, updates=12, evaluate_every=4, precision="fp32", device="cpu")
 

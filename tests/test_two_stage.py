@@ -8,12 +8,13 @@ from lib.data import Procedure, ScoredFile, StateChange, Step, load
 from lib.data.examples import entity_examples, step_prompt
 from lib.data.scoring import from_procedures, to_jsonl
 from lib.decoding import TwoStageDecoder, predict
+from lib.encoding import encode
 from lib.entities import entities_of, entity_scores, normalised
 from lib.generation import Decoding, generate
 from lib.metrics import openpi_f1
 from lib.models import load_seq2seq
 from lib.text import NO_CHANGE, split_answer, to_answer, to_sentence
-from lib.training import Settings, encode, fit
+from lib.training import Settings, fit
 
 HOW = Decoding(beams=2, max_new_tokens=60, max_input=128, batch_size=2)
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from transformers import PreTrainedTokenizerBase
 
 from lib.data.steps import NextStep
+from lib.encoding import pack
 from lib.steps.prompts import demonstrated
-from lib.training import pack
 
 
 def balanced(rows: Sequence[NextStep], seed: int = 0) -> list[NextStep]:

@@ -10,12 +10,12 @@ import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lib.data.examples import Example
+from lib.encoding import Parts, encode
 from lib.token_questeval.examples import masked_examples, read_examples
 from lib.token_questeval.filling import MAX_TOKENS, Filler
 from lib.token_questeval.masking import MASK, SEPARATOR, Masker
 from lib.token_questeval.pairs import Pair
 from lib.token_questeval.scoring import normalize_answer, squad_exact
-from lib.training import Parts, encode
 
 MAX_TARGET = 64  # pieces of a masked token; the longest word of the public pairs has 39 of MiniLM's
 

@@ -13,9 +13,10 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from lib.data import load
 from lib.data.examples import step_examples
+from lib.encoding import IGNORED, encode
 from lib.generation import Decoding, generate
 from lib.models import load_seq2seq
-from lib.training import IGNORED, LABEL_COST, encode, use_bf16
+from lib.training import LABEL_COST, use_bf16
 
 BATCH, BATCHES = 8, 10
 
