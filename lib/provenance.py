@@ -1,9 +1,8 @@
-"""What produced a number: signatures, code version, package versions, machine, seeds."""
+"""What produced a number: signatures, code version, package versions, machine."""
 
 import hashlib
 import os
 import platform
-import random
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -50,16 +49,6 @@ def code_version() -> str:
     except (OSError, subprocess.CalledProcessError):
         return __version__
     return f"{__version__}+{commit}" + ("-dirty" if dirty else "")
-
-
-def seed_everything(seed: int) -> None:
-    """Seed Python, NumPy and torch (all devices); torch is imported here, not on import of `lib`."""
-    import numpy as np
-    import torch
-
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 -- libraries underneath still draw from the global generator
-    torch.manual_seed(seed)
 
 
 def versions() -> dict[str, str]:
