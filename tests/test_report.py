@@ -39,12 +39,12 @@ def outputs(tmp_path, monkeypatch, procedures):
     gold = from_procedures(procedures).sentences
     first = next(iter(gold))
     said = gold | {first: [WORDS, WORDS, *gold[first][:1]]}
-    run = results.Run("03_baselines", {"profile": PROFILE, "run": "own", "data": "public"})
+    run = results.Run("03_baselines", {"profile": PROFILE, "run": "own", "data": "public", "model": "wheel:smollm2"})
     run.save("sample_predictions.jsonl", "".join(json.dumps({"id": k, "answers": v}) + "\n" for k, v in said.items()))
     run.save("predictions.jsonl", "")
     score = {"precision": 0.5, "recall": 0.25, "f1": 0.0987654, "interval": "1 to 2", "signature": "openpi_f1|v:9"}
-    training = {"tokens": 1234, "device": "cpu"}
-    run.save_metrics({"model": {"original_exact": score}}, row=ROW, dataset="openpi-c", data="x", training=training)
+    facts = {"training": {"updates": 7, "tokens": 1234, "device": "cpu"}, "parameters_of_model": 134_515_008}
+    run.save_metrics({"model": {"original_exact": score}}, row=ROW, dataset="openpi-c", data="x", **facts)
     run.finish()
     table = [
         "row,column,paper,ours,difference,95% interval,verdict,model,note",
@@ -136,6 +136,7 @@ def test_the_explorer_has_the_words_of_the_files_and_the_scores_of_the_metrics(o
             based.precision
         )
     assert own["best"]["exact"]["predicted"] == [(None, 0.0), (0, 1.0)]
+    assert data["models"][0]["behind"] == "SmolLM2-135M for GPT-2 medium, 135M, 7 updates"
     assert data["models"][0]["signatures"]["cluster_exact"].startswith("cluster_f1|match:exact")
 
 

@@ -1,6 +1,7 @@
 """What the explorer shows: for each step of the sample the gold changes, what each model said, and how that scores."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from lib import results
@@ -11,31 +12,42 @@ from lib.metrics.explain import best_partners, cluster_pairs
 from lib.metrics.match import MATCHES
 from lib.metrics.report import six_f1s
 from lib.paths import run_dir, shown
+from lib.rows import model_names
 from lib.text import is_no_change
 
 NOTEBOOKS = ("03_baselines", "04_emem", "05_econd")
 
 
-def said_files(profile: str) -> dict[str, Path]:
+@dataclass(frozen=True)
+class Said:
+    """A predictions file, and what stands behind it: model, size, updates."""
+
+    path: Path
+    model: str
+
+
+def said_files(profile: str) -> dict[str, Said]:
     """Return the files in which the finished runs of a profile noted what their models said about the sample.
 
     Returns
     -------
-    dict from str to Path
+    dict from str to Said
         Table row, with its data set where that is the original OpenPI and what is ablated; the run's name where two
         runs would be called the same.
     """
-    found: dict[str, Path] = {}
+    found: dict[str, Said] = {}
     for notebook in NOTEBOOKS:
         for run in results.finished_runs(profile, notebook):
             metrics = results.load(profile, notebook, run)
             for path in sorted(run_dir(profile, notebook, run).glob("*sample_predictions.jsonl")):
                 name = _name(metrics, path)
-                found[name if name not in found else f"{name} ({run})"] = path
+                found[name if name not in found else f"{name} ({run})"] = Said(
+                    path, *model_names({run: metrics}).values()
+                )
     return found
 
 
-def explored(procedures: Sequence[Procedure], said: Mapping[str, Path], clusterer: Callable) -> dict:
+def explored(procedures: Sequence[Procedure], said: Mapping[str, Said], clusterer: Callable) -> dict:
     """Return the explorer's data.
 
     Parameters
@@ -43,26 +55,32 @@ def explored(procedures: Sequence[Procedure], said: Mapping[str, Path], clustere
     procedures : sequence of Procedure
         With gold changes.
     said : mapping
-        Model -> its predictions file, which has every step of `procedures`.
+        Table row -> its predictions file, which has every step of `procedures`.
     clusterer : callable
         Of the cluster-based metric, on both sides.
 
     Returns
     -------
     dict
-        `models`: name, file and the six signatures. `procedures`: goal and steps; a step has number, text, gold
-        sentences and, for each model in order, its distinct sentences, for each match the `best` partners (positions)
-        and the `clusters` assigned to one another (positions in `said`, in gold, match), and its six (P, R, F1).
+        `models`: name, what stands behind it, file and the six signatures. `procedures`: goal and steps; a step has
+        number, text, gold sentences and, for each model in order, its distinct sentences, for each match the `best`
+        partners (positions) and the `clusters` assigned to one another (positions in `said`, in gold, match), and its
+        six (P, R, F1).
     """
     gold = from_procedures(procedures)
-    files = {name: read_scored(path) for name, path in said.items()}
+    files = {name: read_scored(found.path) for name, found in said.items()}
     for file in files.values():
         align(file, gold)
     scores = {name: six_f1s(file, gold, "sample/openpi-c/test", clusterer) for name, file in files.items()}
     places = {identifier: index for index, identifier in enumerate(gold.sentences)}
     models = [
-        {"name": name, "file": shown(path), "signatures": {key: s.signature for key, s in scores[name].items()}}
-        for name, path in said.items()
+        {
+            "name": name,
+            "behind": found.model,
+            "file": shown(found.path),
+            "signatures": {key: s.signature for key, s in scores[name].items()},
+        }
+        for name, found in said.items()
     ]
     rows = []
     for procedure in procedures:

@@ -73,7 +73,7 @@ function explore(data) {
     const list = element("ul");
     list.append(...saidLines(said, groups, metric, match));
     if (!said.said.length) list.append(element("li", "There will be no change.", "alone"));
-    box.append(element("h4", model.name), list, scores(said, metric, match));
+    box.append(element("h4", model.name), element("p", model.behind), list, scores(said, metric, match));
     if (said.repeated) box.append(element("p", `${said.repeated} more, word for word the same`));
     if (metric === "original" && said.best[match].gold.length) {
       const found = said.best[match].gold.map(([, score], place) => `${letter(groups[place])} ${score.toFixed(2)}`);
