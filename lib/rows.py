@@ -15,7 +15,8 @@ MODELS = {
     "tiny": "random BART",
     "tiny-causal": "random GPT-2",
 }
-#: What runs of the same row may differ in: the seed, and what does not change their predictions.
+#: What runs of the same row may differ in: the seed, the names of the runs of that seed which they read, and what is
+#: studied beside the row.
 FREE = {"run", "seed", "keep", "first", "memory_first", "beside", "openpi_run", "study", "study_steps", "study_seeds"}
 FREE |= {"length_penalties"}
 #: Table 4 has another name for one row of Table 3.
@@ -68,7 +69,7 @@ def seed_deviations(rows: Mapping[str, dict]) -> dict[tuple[str, str], float]:
         (row, name): statistics.stdev(100 * run["scores"]["model"][name]["f1"] for run in runs)
         for row, metrics in rows.items()
         for name in metrics["scores"]["model"]
-        if len(runs := [metrics, *metrics.get("repeats", ())]) > 1
+        if len(runs := _seeds(metrics)) > 1
     }
 
 
@@ -99,23 +100,27 @@ def model_names(rows: Mapping[str, dict]) -> dict[str, str]:
 
 
 def strategy_cells(rows: Mapping[str, dict]) -> dict[tuple[str, str], float]:
-    """Return Table 4's cells, cluster-based BLEU F1 in percent, means over seeds where decoding samples."""
+    """Return Table 4's cells, cluster-based BLEU F1 in percent, means over seeds of training and of sampling."""
     cells = {}
     for row, columns in results.paper_numbers()["table4"]["rows"].items():
-        for record in rows.get(OURS.get(row, row), {}).get("study", {}).get("strategies", ()):
-            if record["way"] in columns:
-                cells.setdefault((row, record["way"]), []).append(100 * record["cluster_bleu_f1"])
+        for run in _seeds(rows.get(OURS.get(row, row), {})):
+            for record in run.get("study", {}).get("strategies", ()):
+                if record["way"] in columns:
+                    cells.setdefault((row, record["way"]), []).append(100 * record["cluster_bleu_f1"])
     return {cell: sum(values) / len(values) for cell, values in cells.items()}
 
 
 def outputs_cells(rows: Mapping[str, dict]) -> dict[tuple[str, str], float]:
-    """Return the mean outputs a step of the rows for which the paper prints it (sec. 5)."""
+    """Return the mean outputs a step of the rows for which the paper prints it (sec. 5), means over seeds."""
     known = results.paper_numbers()["outputs_per_step"]["rows"].keys() & rows.keys()
-    return {(row, "outputs"): rows[row]["decoding"]["outputs_per_step"] for row in known}
+    return {
+        (row, "outputs"): statistics.fmean(run["decoding"]["outputs_per_step"] for run in _seeds(rows[row]))
+        for row in known
+    }
 
 
 def models_frame(*several: Mapping[str, dict]) -> pd.DataFrame:
-    """Return what stands behind the trained rows of several data sets: model, size, training, outputs, baseline."""
+    """Return a line a run that fills a row, of several data sets: model, size, training, outputs, baseline."""
     columns = (
         "row",
         "data",
@@ -144,7 +149,8 @@ def models_frame(*several: Mapping[str, dict]) -> pd.DataFrame:
             100 * m["scores"]["majority_template"]["original_rouge_l"]["f1"],
         )
         for rows in several
-        for row, m in rows.items()
+        for row, metrics in rows.items()
+        for m in _seeds(metrics)
     ]
     return pd.DataFrame(found, columns=columns)
 
@@ -212,6 +218,11 @@ def _repeated(row: str, runs: Sequence[dict]) -> dict:
             )
         seeds.add(seed)
     return first | {"repeats": others} if others else first
+
+
+def _seeds(metrics: dict) -> list[dict]:
+    """Return the metrics of every run that fills a row, the lowest seed's first."""
+    return [metrics, *metrics.get("repeats", ())]
 
 
 def _denoising(metrics: Mapping) -> str:

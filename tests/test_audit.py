@@ -1,7 +1,16 @@
 import pytest
 
 from lib import audit, plots, results, tables
-from lib.rows import model_names, other_data, seed_deviations, strategy_cells, trained_cells, trained_rows
+from lib.rows import (
+    model_names,
+    models_frame,
+    other_data,
+    outputs_cells,
+    seed_deviations,
+    strategy_cells,
+    trained_cells,
+    trained_rows,
+)
 
 
 @pytest.fixture(scope="module")
@@ -135,11 +144,14 @@ def repeated(run, seed, f1, **changed):
         "notebook": "03_baselines",
         "parameters": {"run": run, "seed": seed, "model": "tiny", "keep": run} | changed,
         "scores": {"model": {"original_exact": {"f1": f1 / 2, "interval": "0 to 1"}}},
+        "decoding": {"outputs_per_step": f1, "distinct_per_step": f1},
+        "data": "openpi-c/test",
+        "study": {"strategies": [{"way": "beam 4", "cluster_bleu_f1": f1}]},
         "per_step": per_step,
         "dataset": "openpi-c",
         "row": "BART",
         "parameters_of_model": 1_000_000,
-        "training": {"updates": 7},
+        "training": {"updates": 7, "tokens": 9, "wall_time_seconds": 60},
     }
 
 
@@ -164,7 +176,14 @@ def test_runs_of_a_row_that_differ_in_their_seed_become_mean_and_deviation(two_s
     assert frame.set_index(["row", "column"]).loc[("BART", "original_exact"), "sd over seeds"] == pytest.approx(
         7.0711, abs=1e-4
     )
+    for run in (rows["BART"], *rows["BART"]["repeats"]):
+        for who in ("model", "majority_template"):
+            run["scores"].setdefault(who, {})["original_rouge_l"] = {"f1": run["decoding"]["outputs_per_step"]}
+    assert outputs_cells(rows) == {("BART", "outputs"): pytest.approx((0.2 + 0.4) / 2)}
+    assert strategy_cells(rows) == {("BART", "beam 4"): pytest.approx(30)}
+    assert models_frame(rows)["ROUGE-L F1"].tolist() == pytest.approx([20, 40])  # a line a run
     del two_seeds["again"]
+    del two_seeds["bart"]["scores"]["model"]["original_rouge_l"]
     alone = trained_rows("laptop", ["03_baselines"], "openpi-c")
     assert seed_deviations(alone) == {}
     assert "sd over seeds" not in tables.comparison("table2", trained_cells(alone)[0], deviations={})

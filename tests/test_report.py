@@ -5,6 +5,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from matplotlib.figure import Figure
 
 from lib import results
 from lib.data import load_openpi_c
@@ -42,6 +43,8 @@ def outputs(tmp_path, monkeypatch, procedures):
     run = results.Run("03_baselines", {"profile": PROFILE, "run": "own", "data": "public", "model": "wheel:smollm2"})
     run.save("sample_predictions.jsonl", "".join(json.dumps({"id": k, "answers": v}) + "\n" for k, v in said.items()))
     run.save("predictions.jsonl", "")
+    for name in ("own_figure", "loss_curve"):
+        run.save_figure(name, Figure())
     score = {"precision": 0.5, "recall": 0.25, "f1": 0.0987654, "interval": "1 to 2", "signature": "openpi_f1|v:9"}
     facts = {"training": {"updates": 7, "tokens": 1234, "device": "cpu"}, "parameters_of_model": 134_515_008}
     run.save_metrics({"model": {"original_exact": score}}, row=ROW, dataset="openpi-c", data="x", **facts)
@@ -83,7 +86,18 @@ class Text(HTMLParser):
 
 def test_the_page_shows_what_the_files_say_and_changes_with_them(outputs):
     seen = " ".join(Text(page.render(PROFILE, own_cluster)).seen)
-    for expected in ("12.35", "33.40", "other model", "9.88", "1,234", "openpi_f1|v:9", ROW, "<i>x</i>"):
+    for expected in (
+        "12.35",
+        "33.40",
+        "other model",
+        "11 to 13",
+        "own_figure",
+        "9.88",
+        "1,234",
+        "openpi_f1|v:9",
+        ROW,
+        "<i>x</i>",
+    ):
         assert expected in seen
     assert "lib.metrics" in seen
     assert "openpi-c/test.jsonl.clustered" in seen
@@ -94,10 +108,17 @@ def test_the_page_shows_what_the_files_say_and_changes_with_them(outputs):
     assert "12.35" not in again
 
 
+def test_figures_of_the_papers_come_first_and_one_without_a_caption_is_not_lost(outputs):
+    found = [(figure["caption"], figure["file"].rsplit("/", 1)[1]) for figure in page._figures(PROFILE)]
+    assert found == [(page.CAPTIONS["loss_curve"], "loss_curve.png"), ("own_figure", "own_figure.png")]
+    next((outputs / "03_baselines" / "own").glob("manifest-*.json")).unlink()
+    assert list(page._figures(PROFILE)) == []
+
+
 def test_the_page_needs_no_network_and_its_links_lead_somewhere(outputs):
     html = page.render(PROFILE, own_cluster)
     text = Text(html)
-    assert {tag for tag in text.tags if tag in {"link", "script", "img", "iframe"}} <= {"link", "script", "img"}
+    assert "iframe" not in text.tags
     assert all(address.startswith(("#", "data:", "https://")) for address in text.addresses)
     assert [a for a in text.addresses if a.startswith("#") and a[1:] not in text.ids] == []
     assert len(set(text.ids)) == len(text.ids)

@@ -77,7 +77,7 @@ def openpi_f1(
     ids = _checked(predictions, references, ids)
     rows = [
         _step_f1(_unique(p) if deduplicate else list(p), list(g), match)
-        for p, g in zip(_without_no_change(predictions), _without_no_change(references), strict=True)
+        for p, g in zip(without_no_change(predictions), without_no_change(references), strict=True)
     ]
     name = signature("openpi_f1", match=name_of(match), deduplicate=str(deduplicate).lower(), n=len(rows))
     return _aggregate(rows, ids, name)
@@ -180,7 +180,7 @@ def _labelled(
     result = []
     for index, sentences in enumerate(steps):
         if labels is None:
-            kept = sorted(set(_without_no_change([sentences])[0]))
+            kept = sorted(set(without_no_change([sentences])[0]))
             step_labels = clusterer(kept) if kept else []
         else:
             kept, step_labels = list(sentences), labels[index]
@@ -197,8 +197,8 @@ def _labelled(
     return result
 
 
-def _without_no_change(steps: Steps) -> list[Sequence[str]]:
-    """Empty the steps that say only that nothing changes."""
+def without_no_change(steps: Steps) -> list[Sequence[str]]:
+    """Return the steps' sentences; none for a step that says only that nothing changes."""
     return [[] if len(step) == 1 and is_no_change(step[0]) else step for step in steps]
 
 

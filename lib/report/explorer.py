@@ -9,11 +9,11 @@ from lib.data import Procedure, ScoredFile, read_scored
 from lib.data.procedures import step_id
 from lib.data.scoring import align, from_procedures
 from lib.metrics.explain import best_partners, cluster_pairs
+from lib.metrics.f1 import without_no_change
 from lib.metrics.match import MATCHES
 from lib.metrics.report import six_f1s
 from lib.paths import run_dir, shown
 from lib.rows import model_names
-from lib.text import is_no_change
 
 NOTEBOOKS = ("03_baselines", "04_emem", "05_econd")
 
@@ -41,9 +41,8 @@ def said_files(profile: str) -> dict[str, Said]:
             metrics = results.load(profile, notebook, run)
             for path in sorted(run_dir(profile, notebook, run).glob("*sample_predictions.jsonl")):
                 name = _name(metrics, path)
-                found[name if name not in found else f"{name} ({run})"] = Said(
-                    path, *model_names({run: metrics}).values()
-                )
+                behind = model_names({run: metrics})[run]
+                found[name if name not in found else f"{name} ({run})"] = Said(path, behind)
     return found
 
 
@@ -96,7 +95,7 @@ def explored(procedures: Sequence[Procedure], said: Mapping[str, Said], clustere
                 {
                     "number": step.number,
                     "text": step.text,
-                    "gold": _changes(gold.sentences[identifier]),
+                    "gold": without_no_change([gold.sentences[identifier]])[0],
                     "models": own,
                 }
             )
@@ -115,7 +114,7 @@ def _name(metrics: Mapping, path: Path) -> str:
 
 def _said(file: ScoredFile, gold: ScoredFile, identifier: str, clusterer: Callable) -> dict:
     """Return what one model said about one step and what that was matched with."""
-    truth, answers = (_changes(side.sentences[identifier]) for side in (gold, file))
+    truth, answers = without_no_change([side.sentences[identifier] for side in (gold, file)])
     said = list(dict.fromkeys(answers))
     return {
         "said": said,
@@ -129,8 +128,3 @@ def _said(file: ScoredFile, gold: ScoredFile, identifier: str, clusterer: Callab
             for match in MATCHES
         },
     }
-
-
-def _changes(sentences: Sequence[str]) -> list[str]:
-    """Return the sentences that are scored: none where the only one says that nothing changes."""
-    return [] if len(sentences) == 1 and is_no_change(sentences[0]) else list(sentences)

@@ -19,6 +19,7 @@ from lib.report.explorer import explored, said_files
 from lib.rows import OURS, trained_rows
 from lib.steps import tables as steps_tables
 
+_SOURCES = ("page.html", "page.css", "page.js")
 #: File under `tables/` -> its title, in the page's order; other files follow under their own names.
 TITLES = {
     "table2": "Table 2: OpenPI-C",
@@ -44,7 +45,7 @@ TITLES = {
 #: Digits of a table's numbers; two in the others.
 DIGITS = {"table1": 0, "parameters": 1, "steps_multi_choice": 1, "steps_classification": 1, "summeval": 3}
 DIGITS |= {"questeval_correlations": 3, "questeval_ranked": 3, "questeval_fill_accuracy": 3}
-#: Start of a figure's name -> what it shows.
+#: Start of a figure's name -> what it shows, in the page's order; others follow under their own names.
 CAPTIONS = {
     "method": "The method (Figures 1 and 3): a step, what memory holds, what both stages said",
     "two_stages": "Both stages taken apart",
@@ -83,24 +84,21 @@ def render(profile: str, clusterer: Callable) -> str:
     source = {name: (resources.files(__package__) / name).read_text(encoding="utf-8") for name in _SOURCES}
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     frames = dict(_frames(profile))
-    runs = [_run(profile, notebook, run) for notebook, run in _finished(profile)]
+    anchors = _anchors(profile)
     said = said_files(profile)
     sample = load_openpi_c("test", root=SAMPLE)
     return environment.from_string(source["page.html"]).render(
         profile=profile,
         verdicts=_verdicts(frames),
-        tables=[_table(name, frame, _anchors(profile)) for name, frame in frames.items()],
+        tables=[_table(name, frame, anchors) for name, frame in frames.items()],
         figures=list(_figures(profile)),
-        runs=runs,
+        runs=[_run(profile, notebook, run) for notebook, run in _finished(profile)],
         files=FILES,
         explored=_rounded(explored(sample, said, clusterer)) if said else None,
         clusterer=getattr(clusterer, "name", "custom"),
         style=source["page.css"],
         script=source["page.js"],
     )
-
-
-_SOURCES = ("page.html", "page.css", "page.js")
 
 
 def _frames(profile: str) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -153,7 +151,7 @@ def _by_row(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 def _cell(cell: tuple, number: Callable[[float], str]) -> dict:
     """Return a cell of a comparison."""
     spread = getattr(cell, "spread", math.nan)
-    more = [f"95% interval {cell.interval}"] if isinstance(cell.interval, str) else []
+    more = [cell.interval] if isinstance(cell.interval, str) else []
     more += [] if pd.isna(spread) else [f"standard deviation over seeds {number(spread)}"]
     more += [] if pd.isna(cell.difference) else [f"ours minus the paper's {cell.difference:+,.2f}"]
     more += [cell.note] if isinstance(cell.note, str) else []
@@ -253,19 +251,19 @@ def _references(metrics: Mapping) -> str | None:
 
 
 def _figures(profile: str) -> Iterator[dict]:
-    """Yield the figures, those of the papers first, each with its image as a data address."""
-    paths = sorted((OUTPUTS / profile).glob("[0-9][0-9]_*/*/*.png")) + sorted((OUTPUTS / profile).glob("figures/*.png"))
-    finished = {"/".join(pair) for pair in _finished(profile)}
-    for start, caption in CAPTIONS.items():
-        for path in paths:
-            run = "/".join(path.parts[-3:-1])
-            if path.stem.startswith(start) and (run in finished or path.parent.name == "figures"):
-                image = base64.b64encode(path.read_bytes()).decode()
-                yield {"caption": caption, "file": shown(path), "image": f"data:image/png;base64,{image}"}
+    """Yield the figures of finished runs in the order of `CAPTIONS`, each with its image as a data address."""
+    paths = [path for pair in _finished(profile) for path in sorted(run_dir(profile, *pair).glob("*.png"))]
+    paths += sorted((OUTPUTS / profile / "figures").glob("*.png"))
+    places = {start: place for place, start in enumerate(CAPTIONS)}
+    starts = {path: next((start for start in CAPTIONS if path.stem.startswith(start)), "") for path in paths}
+    for path in sorted(paths, key=lambda path: places.get(starts[path], len(places))):
+        image = base64.b64encode(path.read_bytes()).decode()
+        caption = CAPTIONS.get(starts[path], path.stem)
+        yield {"caption": caption, "file": shown(path), "image": f"data:image/png;base64,{image}"}
 
 
 def _rounded(value: object) -> object:
-    """Return the explorer's data with six digits: a page of a third of the size."""
+    """Return the explorer's data with six digits: it is shown with two at most."""
     if isinstance(value, Mapping):
         return {key: _rounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
