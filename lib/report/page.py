@@ -125,7 +125,10 @@ def _table(name: str, frame: pd.DataFrame, anchors: Mapping[tuple[str, str], str
     else:
         columns = list(frame.columns[1:])
         plain = frame.itertuples(index=False, name=None)
-        rows = [(str(first), [{"ours": _plain(value, number)} for value in rest]) for first, *rest in plain]
+        rows = [
+            (str(first), [{"ours": _plain(*cell, number)} for cell in zip(columns, rest, strict=True)])
+            for first, *rest in plain
+        ]
     return {
         "name": name,
         "title": TITLES.get(name, name),
@@ -153,13 +156,15 @@ def _cell(cell: tuple, number: Callable[[float], str]) -> dict:
     spread = getattr(cell, "spread", math.nan)
     more = [cell.interval] if isinstance(cell.interval, str) else []
     more += [] if pd.isna(spread) else [f"standard deviation over seeds {number(spread)}"]
-    more += [] if pd.isna(cell.difference) else [f"ours minus the paper's {cell.difference:+,.2f}"]
+    more += [f"ours minus the paper's {number(cell.difference)}"] if cell.verdict == "differs" else []
     more += [cell.note] if isinstance(cell.note, str) else []
     return {"ours": number(cell.ours), "paper": cell.paper, "verdict": cell.verdict, "more": "; ".join(more)}
 
 
-def _plain(value: object, number: Callable[[float], str]) -> str:
+def _plain(column: str, value: object, number: Callable[[float], str]) -> str:
     """Return a value of a table that is no comparison."""
+    if column == "metric":
+        return _spoken(str(value))
     if isinstance(value, float):
         return "" if pd.isna(value) else number(value)
     return str(value)
