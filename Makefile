@@ -2,11 +2,12 @@
 PROFILE ?= smoke
 CORES ?= all
 FORCE ?=
+CHECK ?=
 ENVIRONMENT := .venv
 PYTHON := $(ENVIRONMENT)/bin/python
 READY := $(ENVIRONMENT)/.ready
 .DEFAULT_GOAL := reproduce
-.PHONY: reproduce test test-slow lab notebooks readme help clean-environment
+.PHONY: reproduce prefetch test test-slow lab notebooks readme help clean-environment
 
 # Notebooks and tests never ask a model hub unless the paper profile needs one.
 ifneq ($(PROFILE),paper)
@@ -20,6 +21,9 @@ NOTEBOOKS = $(PYTHON) -m pytest --nbval-lax --nbval-current-env -p no:cacheprovi
 reproduce: $(READY)  ## every table and figure of PROFILE (smoke, laptop, paper); FORCE=1 runs finished work again
 	$(SNAKEMAKE) --config profile=$(PROFILE) $(if $(FORCE),--forceall,--forcerun tables)
 	@echo "Report: outputs/$(PROFILE)/report.html   tables: outputs/$(PROFILE)/tables   executed notebooks, figures and metrics: outputs/$(PROFILE)/<notebook>/<run>"
+
+prefetch: $(READY)  ## all data and models of PROFILE into the caches, so that it runs without network; CHECK=1 only looks
+	@$(PYTHON) -m lib.prefetch $(PROFILE) $(if $(CHECK),--check)
 
 test: $(READY)  ## ruff, unit and contract tests, the smoke workflow, then the notebooks
 	$(PYTHON) -m ruff check .

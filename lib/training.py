@@ -180,7 +180,7 @@ def fit(
     with clock, _quiet():
         last = get_last_checkpoint(str(folder)) if Path(folder).is_dir() else None
         state = TrainerState.load_from_json(Path(last) / TRAINER_STATE_NAME) if last else None
-        if state and settings.updates and state.global_step >= settings.updates:
+        if state and state.global_step >= state.max_steps:
             # Resumed at its last update the Trainer would make one more (a private call: transformers is pinned).
             trainer.state = state
             trainer._load_best_model()

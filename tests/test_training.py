@@ -124,7 +124,11 @@ def test_a_killed_training_that_is_resumed_ends_like_an_undisturbed_one(rows, tm
     assert resumed.wall_time_seconds > 0
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, replace(SETTINGS, updates=6)], ids=["epochs", "updates"])
+@pytest.mark.parametrize(
+    "settings",
+    [SETTINGS, replace(SETTINGS, epochs=1.5), replace(SETTINGS, updates=6)],
+    ids=["epochs", "part of an epoch", "updates"],
+)
 def test_a_finished_training_that_is_started_again_trains_no_more(rows, tmp_path, settings):
     """As when what follows it was stopped: not one update more, and the best weights again."""
     first, tokenizer = load_seq2seq("tiny")
