@@ -7,7 +7,7 @@ ENVIRONMENT := .venv
 PYTHON := $(ENVIRONMENT)/bin/python
 READY := $(ENVIRONMENT)/.ready
 .DEFAULT_GOAL := reproduce
-.PHONY: reproduce prefetch test test-slow lab notebooks readme help clean-environment
+.PHONY: reproduce prefetch rehearse test test-slow lab notebooks readme help clean-environment
 
 # Notebooks and tests never ask a model hub unless the paper profile needs one.
 ifneq ($(PROFILE),paper)
@@ -24,6 +24,11 @@ reproduce: $(READY)  ## every table and figure of PROFILE (smoke, laptop, paper)
 
 prefetch: $(READY)  ## all data and models of PROFILE into the caches, so that it runs without network; CHECK=1 only looks
 	@$(PYTHON) -m lib.prefetch $(PROFILE) $(if $(CHECK),--check)
+
+rehearse: $(READY)  ## every run of PROFILE on a CPU with tiny models of the same families; what works, what a GPU needs
+	@$(PYTHON) -m lib.rehearsal write $(PROFILE)
+	@HF_HUB_OFFLINE=1 $(SNAKEMAKE) --config profile=rehearsal || true
+	@$(PYTHON) -m lib.rehearsal report $(PROFILE)
 
 test: $(READY)  ## ruff, unit and contract tests, the smoke workflow, then the notebooks
 	$(PYTHON) -m ruff check .

@@ -184,7 +184,7 @@ def _tiny(seed: int, dropout: float) -> tuple[PreTrainedModel, PreTrainedTokeniz
 
 def _tiny_t5(seed: int, dropout: float) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return a random T5 of two thin layers with a tokenizer of T5's kind, trained on the sample."""
-    tokenizer = _unigram_tokenizer()
+    tokenizer = unigram_tokenizer()
     config = T5Config(
         vocab_size=len(tokenizer), d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, dropout_rate=dropout,
         pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id,
@@ -218,7 +218,7 @@ def sample_tokenizer(vocabulary: int = 1000) -> PreTrainedTokenizerFast:
     )  # fmt: skip
 
 
-def _unigram_tokenizer(words: int = 800) -> PreTrainedTokenizerFast:
+def unigram_tokenizer(words: int = 800) -> PreTrainedTokenizerFast:
     """Return a unigram tokenizer, T5's kind, of the bundled sample's commonest words and all characters.
 
     Counted, not trained: the trainer's vocabulary differs from run to run.
