@@ -148,6 +148,7 @@ def test_modules_import_only_from_those_above_them():
     ]
     order += ["first_look", "attention", "baselines", "evaluation", "strategies", "stages", "steps", "token_questeval"]
     order += ["audit", "heuristics", "grounding", "paired", "rows", "tables", "plots", "pictures", "report", "prefetch"]
+    order += ["estimates", "rehearsal"]
     for path in (ROOT / "lib").rglob("*.py"):
         own = path.relative_to(ROOT / "lib").parts[0].removesuffix(".py")
         if own == "__init__":
