@@ -23,6 +23,7 @@ PARTS = f"{MODELS}/parts"
 #: parameter -> a handful, where the profile has more; 0 stands for "all" in the last three
 FEW = {"epochs": 1.0, "updates": 4, "max_new_tokens": 24, "held_out": 4, "seeds": 2, "study_seeds": 2}
 FEW_OF_ALL = {"study_steps": 2, "articles": 2, "ranked_rows": 4}
+OFF = {"score_published": False}  # predictions that were published with the public data
 
 
 def replaced(parameters: dict[str, object], profile: str) -> dict[str, object]:
@@ -65,8 +66,8 @@ def _place(name: str, value: str, profile: str) -> str:
 
 def _amount(name: str, value: object) -> object:
     """Return a handful where the profile has more."""
-    if name in FEW_OF_ALL:
-        return FEW_OF_ALL[name]
+    if name in FEW_OF_ALL | OFF:
+        return (FEW_OF_ALL | OFF)[name]
     if name == "evaluate_every" and value:
         return 2
     return min(value, FEW[name]) if name in FEW else value

@@ -45,7 +45,7 @@ def test_only_models_data_amounts_and_places_are_replaced(run):
     changed = rehearsal.replaced(run.parameters, "paper")
     places = {"data", "raw", "decisions", "keep", "parts", "ranked", "first", "memory_first", "beside", "openpi_run"}
     models = {"model", "model_revision", "embedder", "embedder_revision"}
-    amounts = {*rehearsal.FEW, *rehearsal.FEW_OF_ALL, "evaluate_every"}
+    amounts = {*rehearsal.FEW, *rehearsal.FEW_OF_ALL, *rehearsal.OFF, "evaluate_every"}
     assert changed.keys() <= places | models | amounts | {"said"}
     assert not [value for value in changed.values() if str(value).startswith("outputs/paper/")]
     assert {"learning_rate", "beams", "batch_size", "precision", "memory_query"}.isdisjoint(changed)
