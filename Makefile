@@ -15,7 +15,8 @@ export HF_HUB_OFFLINE := 1
 endif
 export TOKENIZERS_PARALLELISM := false
 
-SNAKEMAKE = $(PYTHON) -m snakemake --cores $(CORES) --rerun-incomplete --keep-going --quiet host progress rules reason
+# --nolock: the Snakefile's own lock goes when its process does, however that was killed.
+SNAKEMAKE = $(PYTHON) -m snakemake --cores $(CORES) --nolock --rerun-incomplete --keep-going --quiet host progress rules reason
 NOTEBOOKS = $(PYTHON) -m pytest --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
 
 reproduce: $(READY)  ## every table and figure of PROFILE (smoke, laptop, paper); FORCE=1 runs finished work again

@@ -10,8 +10,8 @@ import sys
 
 sys.path.insert(0, workflow.basedir)
 
-from lib import runs
-from lib.paths import ROOT, run_dir
+from lib import locks, runs
+from lib.paths import OUTPUTS, ROOT, run_dir
 
 PROFILE = config.get("profile", "smoke")
 TABLES = "08_tables"
@@ -19,6 +19,13 @@ try:
     PLAN = {(planned.notebook, planned.run): planned for planned in runs.plan(PROFILE)}
 except ValueError as error:
     raise WorkflowError(str(error))
+
+if workflow.is_main_process:  # not in the jobs of a cluster
+    try:
+        locks.hold(OUTPUTS / PROFILE / ".locks" / "workflow.lock")
+    except (OSError, RuntimeError) as error:
+        raise WorkflowError(f"PROFILE={PROFILE}: {error}")
+    locks.announce_workflow()
 
 
 def manifest(planned) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from lib import provenance
+from lib import locks, provenance
 from lib.paths import PARAMS, run_dir, shown
 
 NOT_RUN = "not run"
@@ -37,7 +37,8 @@ class Run:
 
     Notes
     -----
-    Starting a run removes the manifest of the one before, so that a run which stops halfway never looks finished.
+    Starting a run removes the manifest of the one before, so that a run which stops halfway never looks finished. Until
+    it finishes or its process ends, no other process can start the same run.
     """
 
     def __init__(self, notebook: str, parameters: Mapping[str, object]):
@@ -46,6 +47,8 @@ class Run:
         self.folder = run_dir(str(parameters["profile"]), notebook, str(parameters["run"]))
         self.started = time.monotonic()
         self.files: dict[str, str] = {}
+        self._lock = self.folder.parents[1] / ".locks" / f"{notebook}-{self.folder.name}.lock"
+        locks.hold(self._lock, locks.PATIENCE)
         self.folder.mkdir(parents=True, exist_ok=True)
         for old in self.folder.glob("manifest-*.json"):
             old.unlink()
@@ -103,6 +106,7 @@ class Run:
             temporary.write_text(to_json(content), encoding="utf-8")
         for left_over in self.folder.glob("checkpoints-*"):
             shutil.rmtree(left_over, ignore_errors=True)
+        locks.release(self._lock)
         return path
 
 

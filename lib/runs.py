@@ -18,7 +18,7 @@ from pathlib import Path
 
 import yaml
 
-from lib import results
+from lib import locks, results
 from lib.paths import NOTEBOOKS, PARAMS, run_dir, shown
 
 TYPES = {"str": str, "int": int, "float": float, "bool": bool}
@@ -287,6 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         label = f"[{chosen.profile}] {chosen.notebook}/{chosen.run}"
         print(f"{label}: started", flush=True)
+        locks.end_with_workflow()
         manifest = execute(chosen.profile, chosen.notebook, chosen.run)
     except (OSError, RuntimeError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)

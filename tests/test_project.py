@@ -131,7 +131,7 @@ def test_importing_lib_loads_nothing_heavy_and_works_in_an_empty_home(tmp_path):
 
 
 def test_modules_import_only_from_those_above_them():
-    order = ["paths", "provenance", "results", "runs", "text", "data", "sample", "votes", "annotation"]
+    order = ["paths", "locks", "provenance", "results", "runs", "text", "data", "sample", "votes", "annotation"]
     order += [
         "cleaning",
         "metrics",
