@@ -1,4 +1,4 @@
-"""One writer a place: locks that the operating system drops when their process dies, and runs that end with their workflow."""
+"""One writer a place: locks that the system drops when their process dies, and runs that end with their workflow."""
 
 import os
 import socket

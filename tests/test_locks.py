@@ -11,10 +11,9 @@ import pytest
 from lib import locks
 from lib.paths import ROOT
 
-HOLD = "import sys, time, pathlib; from lib import locks; locks.hold(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
-WATCH = (
-    "import time; from lib import locks; locks.end_with_workflow(0.1); print('watching', flush=True); time.sleep(60)"
-)
+SLEEP = "print('ready', flush=True); time.sleep(60)"
+HOLD = f"import sys, time, pathlib; from lib import locks; locks.hold(pathlib.Path(sys.argv[1])); {SLEEP}"
+WATCH = f"import time; from lib import locks; locks.end_with_workflow(0.1); {SLEEP}"
 
 
 def start(code, *arguments, **settings):
