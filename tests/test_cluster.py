@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 WALL_TIME = ["minutes"]
 
 # No accounting, so states come from squeue, which keeps finished jobs for an hour. The memory is declared, not measured
-# or enforced, so that the profile's requests fit any machine; the GPU is a count without a device.
+# or enforced, so that the profile's requests fit any machine; the GPU is /dev/null.
 SLURM_CONF = """
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -73,7 +73,7 @@ def write_settings(folder):
     host, (controller_port, node_port) = socket.gethostname().split(".")[0], free_ports(2)
     text = SLURM_CONF.format(host=host, folder=folder, controller_port=controller_port, node_port=node_port)
     (folder / "slurm.conf").write_text(text)
-    (folder / "gres.conf").write_text("Name=gpu Count=1\n")
+    (folder / "gres.conf").write_text("Name=gpu File=/dev/null\n")
     # The plugin drops SLURM_ variables within a job, so srun would look for /etc/slurm/slurm.conf there.
     (folder / "bin" / "srun").write_text(
         f'#!/bin/sh\nSLURM_CONF={folder}/slurm.conf exec {shutil.which("srun")} "$@"\n'
