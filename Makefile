@@ -2,6 +2,7 @@
 PROFILE ?= smoke
 CORES ?= all
 FORCE ?=
+CLUSTER ?=
 CHECK ?=
 ENVIRONMENT := .venv
 PYTHON := $(ENVIRONMENT)/bin/python
@@ -15,11 +16,12 @@ export HF_HUB_OFFLINE := 1
 endif
 export TOKENIZERS_PARALLELISM := false
 
+WHERE = $(if $(CLUSTER),--workflow-profile params/cluster,--cores $(CORES))
 # --nolock: the Snakefile's own lock goes when its process does, however that was killed.
-SNAKEMAKE = $(PYTHON) -m snakemake --cores $(CORES) --nolock --rerun-incomplete --keep-going --quiet host progress rules reason
+SNAKEMAKE = $(PYTHON) -m snakemake $(WHERE) --nolock --rerun-incomplete --keep-going --quiet host progress rules reason
 NOTEBOOKS = $(PYTHON) -m pytest --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
 
-reproduce: $(READY)  ## every table and figure of PROFILE (smoke, laptop, paper); FORCE=1 runs finished work again
+reproduce: $(READY)  ## every table and figure of PROFILE (smoke, laptop, paper); FORCE=1 runs finished work again, CLUSTER=1 submits to Slurm
 	$(SNAKEMAKE) --config profile=$(PROFILE) $(if $(FORCE),--forceall,--forcerun tables)
 	@echo "Report: outputs/$(PROFILE)/report.html   tables: outputs/$(PROFILE)/tables   executed notebooks, figures and metrics: outputs/$(PROFILE)/<notebook>/<run>"
 
@@ -38,7 +40,7 @@ test: $(READY)  ## ruff, unit and contract tests, the smoke workflow, then the n
 	$(SNAKEMAKE) --config profile=smoke --forceall
 	$(NOTEBOOKS)
 
-test-slow: $(READY)  ## what takes minutes: kill and resume, fresh data on real runs
+test-slow: $(READY)  ## what takes minutes: kill and resume, fresh data on real runs, Slurm
 	$(PYTHON) -m pytest -m slow
 
 lab: $(READY)  ## JupyterLab on the notebooks

@@ -1,6 +1,7 @@
 """What runs when: a run is a parameter file, and it has finished when the manifest for its parameters exists.
 
     snakemake --cores all --config profile=smoke
+    snakemake --workflow-profile params/cluster --config profile=paper
 
 A manifest's name holds a digest of the run's parameters, so a changed parameter is a missing file and the run is
 made again; time stamps decide nothing outside the smoke profile, where everything is cheap and follows the code.
@@ -67,11 +68,20 @@ rule notebook:
     output:
         f"outputs/{PROFILE}/{{notebook}}/{{run}}/manifest-{{digest}}.json",
     wildcard_constraints:
-        notebook=r"(?!08_)\d\d_\w+",
+        notebook=r"(?!0[3-8]_)\d\d_\w+",
     params:
         parameters=lambda w: PLAN[w.notebook, w.run].parameters,
     shell:
         "{sys.executable} -m lib.runs execute {PROFILE} {wildcards.notebook} {wildcards.run}"
+
+
+# A rule of its own, so that a cluster's profile can give these runs another partition, time or number of GPUs.
+# The other profiles are for machines without one.
+use rule notebook as gpu_notebook with:
+    wildcard_constraints:
+        notebook=r"0[3-7]_\w+",
+    resources:
+        gpu=int(PROFILE == "paper"),
 
 
 rule tables:

@@ -15,7 +15,11 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """Return a copy of the project as a fresh clone would have it, without environment or data."""
-    folder = tmp_path_factory.mktemp("project")
+    return copy_project(tmp_path_factory.mktemp("project"))
+
+
+def copy_project(folder):
+    """Copy the files that are, or would be, under version control, and return the folder."""
     names = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -30,12 +34,13 @@ def project(tmp_path_factory):
     return folder
 
 
-def snakemake(project, profile, *options):
+def snakemake(project, profile, *options, where=("--cores", "2"), **variables):
     """Run the workflow on the copy with this environment's packages; no data, no network."""
     environment = {key: value for key, value in os.environ.items() if key != "OPENPI_DATA"}
     environment |= {"PYTHONPATH": str(project), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    environment |= variables
     quiet = ("--quiet", "host", "progress", "rules", "reason")
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--rerun-incomplete", "--keep-going", *quiet]
+    command = [sys.executable, "-m", "snakemake", *where, "--rerun-incomplete", "--keep-going", *quiet]
     done = subprocess.run(
         [*command, "--config", f"profile={profile}", *options],
         cwd=project,
