@@ -141,6 +141,38 @@ def test_a_finished_training_that_is_started_again_trains_no_more(rows, tmp_path
         assert torch.equal(second.state_dict()[name], value), name
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"])
+def test_a_checkpoint_that_was_cut_short_is_passed_over_for_the_one_before(rows, tmp_path, capsys, monkeypatch, name):
+    """As a full disk or a power cut leaves one; killed while it writes one, a training leaves no trainer_state.json."""
+    undisturbed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "a", SETTINGS)
+    with monkeypatch.context() as patch:
+        die_at(patch, 11)
+        with pytest.raises(Killed):
+            fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", SETTINGS)
+    path = tmp_path / "b" / "checkpoint-8" / name
+    path.write_bytes(path.read_bytes()[:-7])
+    resumed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", SETTINGS)
+    printed = capsys.readouterr().out
+    assert "checkpoint-8 is of no use and removed" in printed
+    assert "resuming after update 4" in printed
+    assert resumed.best_dev_loss == pytest.approx(undisturbed.best_dev_loss, abs=1e-6)
+
+
+@pytest.mark.parametrize("lost", ["trainer_state.json", "model.safetensors"])
+def test_without_a_whole_checkpoint_a_training_starts_over(rows, tmp_path, capsys, lost):
+    """Also where the last one is whole and the best one, which the end asks for, is not."""
+    settings, scores = replace(SETTINGS, updates=8), itertools.count(2, -1)
+    fit(*load_seq2seq("tiny"), *rows, tmp_path, settings, score=lambda model: next(scores))
+    (tmp_path / "checkpoint-4" / lost).unlink()
+    if lost == "trainer_state.json":
+        (tmp_path / "checkpoint-8" / lost).write_text('{"epoch": ')
+    report = fit(*load_seq2seq("tiny"), *rows, tmp_path, settings, score=lambda model: next(scores))
+    printed = capsys.readouterr().out
+    assert printed.count("is of no use and removed") == 2
+    assert "resuming" not in printed
+    assert report.updates == 8
+
+
 def test_a_custom_loss_is_the_one_that_is_minimised(tiny, rows, tmp_path):
     def loss(model, batch, number):
         return 0.0 * model(**batch).loss + model.model.shared.weight.square().sum()
