@@ -40,6 +40,7 @@ from lib.results import atomic
 
 # A target token costs about twice an input token: it goes through the decoder and the output vocabulary.
 LABEL_COST = 2
+ORDER = "order.pt"  # in a checkpoint: the random state that the order of its epoch's rows was drawn from
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,9 @@ def fit(
             trainer.state = state
             trainer._load_best_model()
         else:
+            # At the end of an epoch the Trainer itself goes on rightly: the next order is drawn from what it restores.
+            if last and state.epoch % 1 and (order := Path(last) / ORDER).exists():
+                trainer.order_again = torch.load(order)
             trainer.train(resume_from_checkpoint=last)
     return _report(trainer, clock.seconds, precision)
 
@@ -245,6 +249,8 @@ class _LossTrainer(Trainer):
 
     own_loss: Callable | None = None
     own_score: Callable | None = None
+    order: "_Order | None" = None
+    order_again: torch.Tensor | None = None  # of the epoch that a resumed training is in
     labels_an_update: float = 0.0  # mean number of label tokens, where rows are grouped by length; 0 for no weights
 
     def _get_train_sampler(self, train_dataset=None):
@@ -254,7 +260,15 @@ class _LossTrainer(Trainer):
             return super()._get_train_sampler(train_dataset)
         cost = LABEL_COST if getattr(self.model.config, "is_encoder_decoder", False) else 0
         lengths = [len(row["input_ids"]) + cost * len(row.get("labels", ())) for row in rows]
-        return LengthGroupedSampler(self.args.train_batch_size * self.args.gradient_accumulation_steps, lengths=lengths)
+        self.order = _Order(self.args.train_batch_size * self.args.gradient_accumulation_steps, lengths=lengths)
+        self.order.again = self.order_again
+        return self.order
+
+    def _save_rng_state(self, output_dir):
+        """Save the order's random state too: the stock Trainer resumes inside an epoch with another order."""
+        super()._save_rng_state(output_dir)
+        if self.order is not None and self.args.should_save:
+            torch.save(self.order.drawn_from, Path(output_dir) / ORDER)
 
     def evaluation_loop(self, *arguments, **keywords):
         """Add the caller's score to what a validation gives, before anything is logged or chosen by it."""
@@ -278,6 +292,21 @@ class _LossTrainer(Trainer):
             return (computed[0] * weight, computed[1]) if return_outputs else computed * weight
         value = self.own_loss(model, inputs, num_items_in_batch)
         return (value, {}) if return_outputs else value
+
+
+class _Order(LengthGroupedSampler):
+    """Rows of like lengths together; knows the random state that an epoch's order was drawn from, and draws it again."""
+
+    drawn_from: torch.Tensor | None = None
+    again: torch.Tensor | None = None
+
+    def __iter__(self):
+        """Draw an epoch's order, the first one from `again` if that is given."""
+        if self.again is not None:
+            torch.set_rng_state(self.again)
+            self.again = None
+        self.drawn_from = torch.get_rng_state()
+        return super().__iter__()
 
 
 class _Log(TrainerCallback):

@@ -109,15 +109,20 @@ def die_at(monkeypatch, call):
     monkeypatch.setattr(training._LossTrainer, "training_step", dying)
 
 
-def test_a_killed_training_that_is_resumed_ends_like_an_undisturbed_one(rows, tmp_path, capsys, monkeypatch):
-    """Killed in the middle of an epoch (8 updates each), between two checkpoints."""
-    undisturbed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "a", SETTINGS)
+@pytest.mark.parametrize(("killed", "last"), [(7, 4), (11, 8), (15, 12)], ids=["first epoch", "its end", "second epoch"])
+@pytest.mark.parametrize("batch_size", [8, 1])
+def test_a_killed_training_that_is_resumed_ends_like_an_undisturbed_one(
+    rows, tmp_path, capsys, monkeypatch, killed, last, batch_size
+):
+    """Killed in the middle of an epoch (8 updates each), between two checkpoints: also the order of rows goes on."""
+    settings = replace(SETTINGS, updates=16, batch_size=batch_size, accumulation=8 // batch_size)
+    undisturbed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "a", settings)
     with monkeypatch.context() as patch:
-        die_at(patch, 7)
+        die_at(patch, killed if batch_size == 8 else 8 * killed - 10)  # an epoch's last update has fewer passes
         with pytest.raises(Killed):
-            fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", SETTINGS)
-    resumed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", SETTINGS)
-    assert "resuming after update 4" in capsys.readouterr().out
+            fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", settings)
+    resumed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", settings)
+    assert f"resuming after update {last}\n" in capsys.readouterr().out
     assert resumed.train_loss == pytest.approx(undisturbed.train_loss, abs=1e-6)
     assert resumed.best_dev_loss == pytest.approx(undisturbed.best_dev_loss, abs=1e-6)
     assert resumed.tokens == undisturbed.tokens
