@@ -36,10 +36,11 @@ def run_dir(profile: str, notebook: str, run: str) -> Path:
 def cannot_write(path: Path, error: OSError) -> OSError:
     """Return an error that names the place, how much its disk has left, and what to do."""
     there = next(folder for folder in (path, *path.parents) if folder.exists())
+    left = f"{shutil.disk_usage(there).free / 1e6:,.1f} MB"
     return OSError(
         error.errno,
-        f"cannot write {shown(path)}: {error.strerror or error}; its disk has {shutil.disk_usage(there).free / 1e6:,.1f} "
-        "MB left. Free space or make the folder writable, then start again: what is finished stays",
+        f"cannot write {shown(path)}: {error.strerror or error}; its disk has {left} left. Free space or make the folder "
+        "writable, then start again: what is finished stays",
     )
 
 

@@ -4,19 +4,16 @@ Rows are what `lib.encoding` makes of text. Batches are grouped by length and pa
 block size.
 """
 
-import errno
 import json
 import math
 import shutil
 import time
-import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch.utils.data import Dataset, IterableDataset
 from transformers import (
     DataCollatorForSeq2Seq,
@@ -26,16 +23,15 @@ from transformers import (
     PrinterCallback,
     Trainer,
     TrainerCallback,
-    TrainerState,
     TrainingArguments,
     set_seed,
 )
-from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_pt_utils import LengthGroupedSampler
 from transformers.utils import logging
 
+from lib.checkpoints import last_whole, room
 from lib.encoding import IGNORED
-from lib.paths import ROOT, cannot_write, shown
+from lib.paths import ROOT
 from lib.results import atomic
 
 # A target token costs about twice an input token: it goes through the decoder and the output vocabulary.
@@ -185,8 +181,8 @@ def fit(
     if settings.patience:
         trainer.add_callback(EarlyStoppingCallback(settings.patience))
     clock = _Clock(Path(folder))
-    with clock, _quiet(), _room(Path(folder), model):
-        last, state = _last_whole_checkpoint(Path(folder))
+    with clock, _quiet(), room(Path(folder), model.num_parameters()):
+        last, state = last_whole(Path(folder))
         if state and state.global_step >= state.max_steps:
             # Resumed at its last update the Trainer would make one more (a private call: transformers is pinned).
             trainer.state = state
@@ -295,7 +291,7 @@ class _LossTrainer(Trainer):
 
 
 class _Order(LengthGroupedSampler):
-    """Rows of like lengths together; knows the random state that an epoch's order was drawn from, and draws it again."""
+    """Rows of like lengths together, in an order that can be drawn again where an epoch is resumed."""
 
     drawn_from: torch.Tensor | None = None
     again: torch.Tensor | None = None
@@ -330,46 +326,6 @@ class _Log(TrainerCallback):
             f"dev loss {metrics['eval_loss']:.3f}{scored}  {spent / 60:.1f} min, about {left / 60:.0f} left",
             flush=True,
         )
-
-
-def _last_whole_checkpoint(folder: Path) -> tuple[str, TrainerState] | tuple[None, None]:
-    """Return the last checkpoint from which a training can go on; those after it were cut short and are removed."""
-    for checkpoint in sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]), reverse=True):
-        try:
-            state = TrainerState.load_from_json(checkpoint / TRAINER_STATE_NAME)  # it is written last
-            for needed in {checkpoint, Path(state.best_model_checkpoint or checkpoint)}:
-                _check_checkpoint(needed)
-            return str(checkpoint), state
-        except (OSError, ValueError, SafetensorError) as error:
-            print(f"{shown(checkpoint)} is of no use and removed: {error}", flush=True)
-            shutil.rmtree(checkpoint, ignore_errors=True)  # what is left of it would count as one of two to keep
-    return None, None
-
-
-def _check_checkpoint(folder: Path) -> None:
-    """Raise if a weight file is missing or any tensor file was cut short; the tensors themselves are not read."""
-    weights = list(folder.glob("*.safetensors"))
-    if not weights:
-        raise ValueError(f"{folder.name} has no weights")
-    for path in weights:
-        with safe_open(path, "pt"):  # compares the file's size with its header
-            pass
-    for path in [*folder.glob("*.pt"), *folder.glob("*.pth")]:
-        if not zipfile.is_zipfile(path):  # a zip file's directory is at its end
-            raise ValueError(f"{folder.name}/{path.name} was cut short")
-
-
-@contextmanager
-def _room(folder: Path, model: PreTrainedModel):
-    """Say so where a training stops because its disk cannot hold one more checkpoint: the libraries' errors do not."""
-    try:
-        yield
-    except (OSError, RuntimeError, SafetensorError) as error:
-        size = 12 * model.num_parameters()  # the weights and AdamW's two moments, in fp32
-        if folder.exists() and shutil.disk_usage(folder).free < size:
-            full = OSError(errno.ENOSPC, f"a checkpoint of about {size / 1e6:,.1f} MB does not fit ({error})")
-            raise cannot_write(folder, full) from error
-        raise
 
 
 @contextmanager

@@ -109,7 +109,9 @@ def die_at(monkeypatch, call):
     monkeypatch.setattr(training._LossTrainer, "training_step", dying)
 
 
-@pytest.mark.parametrize(("killed", "last"), [(7, 4), (11, 8), (15, 12)], ids=["first epoch", "its end", "second epoch"])
+@pytest.mark.parametrize(
+    ("killed", "last"), [(7, 4), (11, 8), (15, 12)], ids=["first epoch", "its end", "second epoch"]
+)
 @pytest.mark.parametrize("batch_size", [8, 1])
 def test_a_killed_training_that_is_resumed_ends_like_an_undisturbed_one(
     rows, tmp_path, capsys, monkeypatch, killed, last, batch_size
