@@ -9,7 +9,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from lib.paths import shown
+from lib.paths import cannot_write, shown
 
 WORKFLOW = "OPENPI_WORKFLOW"  # host and process id of the Snakemake that started a run
 PATIENCE = 15.0  # seconds for a run whose workflow was killed to notice that and end
@@ -33,7 +33,7 @@ def hold(path: Path, patience: float = 0.0) -> None:
     RuntimeError
         If another process holds it.
     OSError
-        If the file cannot be written, naming the folder and what to do.
+        If the file cannot be written: `lib.paths.cannot_write`.
     """
     if path in _held:
         return
@@ -47,10 +47,7 @@ def hold(path: Path, patience: float = 0.0) -> None:
             "start again"
         ) from None
     except OSError as error:
-        raise OSError(
-            error.errno,
-            f"cannot write {shown(path.parent)}: {error.strerror or error}. Free space or make the folder writable",
-        ) from error
+        raise cannot_write(path.parent, error) from error
     _held[path] = lock
 
 

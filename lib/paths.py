@@ -1,6 +1,7 @@
 """Where everything lives: absolute, so that papermill, nbval and JupyterLab agree from any folder."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pooch
@@ -30,6 +31,17 @@ def run_dir(profile: str, notebook: str, run: str) -> Path:
         if not part or part in {".", ".."} or "/" in part or "\\" in part:
             raise ValueError(f"{name}={part!r} is not a plain folder name")
     return OUTPUTS / profile / notebook / run
+
+
+def cannot_write(path: Path, error: OSError) -> OSError:
+    """Return an error that names the place, how much its disk has left, and what to do."""
+    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    left = f"{shutil.disk_usage(there).free / 1e6:,.1f} MB"
+    return OSError(
+        error.errno,
+        f"cannot write {shown(path)}: {error.strerror or error}; its disk has {left} left. Free space or make the "
+        "folder writable, then start again: what is finished stays",
+    )
 
 
 def shown(path: Path) -> str:

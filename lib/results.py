@@ -19,7 +19,7 @@ import numpy as np
 import yaml
 
 from lib import locks, provenance
-from lib.paths import PARAMS, run_dir, shown
+from lib.paths import PARAMS, cannot_write, run_dir, shown
 
 NOT_RUN = "not run"
 REPORT = "report.html"
@@ -117,7 +117,7 @@ def atomic(path: Path):
     Raises
     ------
     OSError
-        If the folder cannot be written, naming it and what to do.
+        If the folder cannot be written: `lib.paths.cannot_write`.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -126,10 +126,7 @@ def atomic(path: Path):
         yield temporary
         os.replace(temporary, path)
     except OSError as error:
-        raise OSError(
-            error.errno,
-            f"cannot write {shown(path)}: {error.strerror or error}. Free space or make the folder writable",
-        ) from error
+        raise cannot_write(path, error) from error
     finally:
         with suppress(OSError):  # the error above says more
             temporary.unlink(missing_ok=True)

@@ -13,13 +13,14 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from lib import locks, results
-from lib.paths import NOTEBOOKS, PARAMS, run_dir, shown
+from lib.paths import NOTEBOOKS, PARAMS, cannot_write, run_dir, shown
 
 TYPES = {"str": str, "int": int, "float": float, "bool": bool}
 
@@ -178,6 +179,8 @@ def execute(profile: str, notebook: str, run: str) -> Path:
     ------
     RuntimeError
         If a cell fails, is left out, or the notebook ends without its manifest: names the cell and the file.
+    OSError
+        If the notebook cannot be written: `lib.paths.cannot_write`.
     """
     import nbformat
     import papermill
@@ -186,11 +189,11 @@ def execute(profile: str, notebook: str, run: str) -> Path:
 
     planned = PlannedRun(notebook, run, resolve(profile, notebook, run))
     folder = planned.manifest.parent
-    folder.mkdir(parents=True, exist_ok=True)
     temporary, failed = folder / ".notebook.partial.ipynb", folder / "failed.ipynb"
     logging.getLogger("papermill").setLevel(logging.ERROR)
-    failed.unlink(missing_ok=True)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
+        failed.unlink(missing_ok=True)
         executed = papermill.execute_notebook(
             str(NOTEBOOKS / f"{notebook}.ipynb"), str(temporary), parameters=planned.parameters,
             kernel_name="python3", progress_bar=False, cwd=str(NOTEBOOKS),
@@ -210,8 +213,11 @@ def execute(profile: str, notebook: str, run: str) -> Path:
     except RuntimeError as error:
         os.replace(temporary, failed)
         raise RuntimeError(f"{notebook}/{run}: {error}\nOpen {shown(failed)}") from error
+    except OSError as error:
+        raise cannot_write(Path(error.filename or temporary), error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # the error above says more
+            temporary.unlink(missing_ok=True)
     _scrub(executed)
     with results.atomic(folder / "notebook.ipynb") as target:
         nbformat.write(executed, target)

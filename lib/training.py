@@ -23,21 +23,20 @@ from transformers import (
     PrinterCallback,
     Trainer,
     TrainerCallback,
-    TrainerState,
     TrainingArguments,
     set_seed,
 )
-from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_pt_utils import LengthGroupedSampler
-from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging
 
+from lib.checkpoints import last_whole, room
 from lib.encoding import IGNORED
 from lib.paths import ROOT
 from lib.results import atomic
 
 # A target token costs about twice an input token: it goes through the decoder and the output vocabulary.
 LABEL_COST = 2
+ORDER = "order.pt"  # in a checkpoint: the random state that the order of its epoch's rows was drawn from
 
 
 @dataclass(frozen=True)
@@ -141,8 +140,8 @@ def fit(
     train, dev : datasets of rows
         Rows as `lib.encoding` makes them. An `IterableDataset` (see its `Parts`) needs `settings.updates`.
     folder : Path
-        For checkpoints. A training that was stopped goes on from its last one, also in the middle of an epoch; the
-        folder must belong to these settings and this data.
+        For checkpoints. A training that was stopped goes on from its last whole one, also in the middle of an epoch;
+        the folder must belong to these settings and this data.
     settings : Settings
     collator : callable, optional
         From rows to a padded batch; default for encoder-decoders.
@@ -155,6 +154,11 @@ def fit(
     Returns
     -------
     FitReport
+
+    Raises
+    ------
+    OSError
+        If the disk holds no further checkpoint: `lib.paths.cannot_write`. Started again, the training goes on.
     """
     set_seed(settings.seed)
     precision = "bf16" if use_bf16(settings.precision, settings.device) else "fp32"
@@ -177,14 +181,16 @@ def fit(
     if settings.patience:
         trainer.add_callback(EarlyStoppingCallback(settings.patience))
     clock = _Clock(Path(folder))
-    with clock, _quiet():
-        last = get_last_checkpoint(str(folder)) if Path(folder).is_dir() else None
-        state = TrainerState.load_from_json(Path(last) / TRAINER_STATE_NAME) if last else None
+    with clock, _quiet(), room(Path(folder), model.num_parameters()):
+        last, state = last_whole(Path(folder))
         if state and state.global_step >= state.max_steps:
             # Resumed at its last update the Trainer would make one more (a private call: transformers is pinned).
             trainer.state = state
             trainer._load_best_model()
         else:
+            # At the end of an epoch the Trainer itself goes on rightly: the next order is drawn from what it restores.
+            if last and state.epoch % 1 and (order := Path(last) / ORDER).exists():
+                trainer.order_again = torch.load(order)
             trainer.train(resume_from_checkpoint=last)
     return _report(trainer, clock.seconds, precision)
 
@@ -239,6 +245,8 @@ class _LossTrainer(Trainer):
 
     own_loss: Callable | None = None
     own_score: Callable | None = None
+    order: "_Order | None" = None
+    order_again: torch.Tensor | None = None  # of the epoch that a resumed training is in
     labels_an_update: float = 0.0  # mean number of label tokens, where rows are grouped by length; 0 for no weights
 
     def _get_train_sampler(self, train_dataset=None):
@@ -248,7 +256,15 @@ class _LossTrainer(Trainer):
             return super()._get_train_sampler(train_dataset)
         cost = LABEL_COST if getattr(self.model.config, "is_encoder_decoder", False) else 0
         lengths = [len(row["input_ids"]) + cost * len(row.get("labels", ())) for row in rows]
-        return LengthGroupedSampler(self.args.train_batch_size * self.args.gradient_accumulation_steps, lengths=lengths)
+        self.order = _Order(self.args.train_batch_size * self.args.gradient_accumulation_steps, lengths=lengths)
+        self.order.again = self.order_again
+        return self.order
+
+    def _save_rng_state(self, output_dir):
+        """Save the order's random state too: the stock Trainer resumes inside an epoch with another order."""
+        super()._save_rng_state(output_dir)
+        if self.order is not None and self.args.should_save:
+            torch.save(self.order.drawn_from, Path(output_dir) / ORDER)
 
     def evaluation_loop(self, *arguments, **keywords):
         """Add the caller's score to what a validation gives, before anything is logged or chosen by it."""
@@ -272,6 +288,21 @@ class _LossTrainer(Trainer):
             return (computed[0] * weight, computed[1]) if return_outputs else computed * weight
         value = self.own_loss(model, inputs, num_items_in_batch)
         return (value, {}) if return_outputs else value
+
+
+class _Order(LengthGroupedSampler):
+    """Rows of like lengths together, in an order that can be drawn again where an epoch is resumed."""
+
+    drawn_from: torch.Tensor | None = None
+    again: torch.Tensor | None = None
+
+    def __iter__(self):
+        """Draw an epoch's order, the first one from `again` if that is given."""
+        if self.again is not None:
+            torch.set_rng_state(self.again)
+            self.again = None
+        self.drawn_from = torch.get_rng_state()
+        return super().__iter__()
 
 
 class _Log(TrainerCallback):

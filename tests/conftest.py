@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lib.paths import SAMPLE
+from tests.workflow import copy_project
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +40,12 @@ def cache(tmp_path, monkeypatch) -> Path:
     folder.mkdir()
     monkeypatch.setenv("OPENPI_DATA", str(folder))
     return folder
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    """Return a copy of the project for the tests of a file."""
+    return copy_project(tmp_path_factory.mktemp("project"))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from lib import runs
-from tests.test_workflow import copy_project, snakemake
+from tests.workflow import copy_project, snakemake, surroundings
 
 MISSING = [name for name in ("munged", "slurmctld", "slurmd", "srun") if shutil.which(name) is None]
 needs_slurm = [
@@ -206,7 +206,7 @@ def test_4_the_paper_profile_asks_for_a_gpu_where_models_train_or_score(tmp_path
     done = subprocess.run(
         [*command, "--config", "profile=paper"],
         cwd=project,
-        env=os.environ | {"PYTHONPATH": str(project)},
+        env=surroundings(project),
         capture_output=True,
         text=True,
         check=True,

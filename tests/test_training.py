@@ -109,15 +109,22 @@ def die_at(monkeypatch, call):
     monkeypatch.setattr(training._LossTrainer, "training_step", dying)
 
 
-def test_a_killed_training_that_is_resumed_ends_like_an_undisturbed_one(rows, tmp_path, capsys, monkeypatch):
-    """Killed in the middle of an epoch (8 updates each), between two checkpoints."""
-    undisturbed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "a", SETTINGS)
+@pytest.mark.parametrize(
+    ("killed", "last"), [(7, 4), (11, 8), (15, 12)], ids=["first epoch", "its end", "second epoch"]
+)
+@pytest.mark.parametrize("batch_size", [8, 1])
+def test_a_killed_training_that_is_resumed_ends_like_an_undisturbed_one(
+    rows, tmp_path, capsys, monkeypatch, killed, last, batch_size
+):
+    """Killed in the middle of an epoch (8 updates each), between two checkpoints: also the order of rows goes on."""
+    settings = replace(SETTINGS, updates=16, batch_size=batch_size, accumulation=8 // batch_size)
+    undisturbed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "a", settings)
     with monkeypatch.context() as patch:
-        die_at(patch, 7)
+        die_at(patch, killed if batch_size == 8 else 8 * killed - 10)  # an epoch's last update has fewer passes
         with pytest.raises(Killed):
-            fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", SETTINGS)
-    resumed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", SETTINGS)
-    assert "resuming after update 4" in capsys.readouterr().out
+            fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", settings)
+    resumed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", settings)
+    assert f"resuming after update {last}\n" in capsys.readouterr().out
     assert resumed.train_loss == pytest.approx(undisturbed.train_loss, abs=1e-6)
     assert resumed.best_dev_loss == pytest.approx(undisturbed.best_dev_loss, abs=1e-6)
     assert resumed.tokens == undisturbed.tokens
@@ -139,6 +146,38 @@ def test_a_finished_training_that_is_started_again_trains_no_more(rows, tmp_path
     assert again.curve == done.curve
     for name, value in first.state_dict().items():
         assert torch.equal(second.state_dict()[name], value), name
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"])
+def test_a_checkpoint_that_was_cut_short_is_passed_over_for_the_one_before(rows, tmp_path, capsys, monkeypatch, name):
+    """As a full disk or a power cut leaves one; killed while it writes one, a training leaves no trainer_state.json."""
+    undisturbed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "a", SETTINGS)
+    with monkeypatch.context() as patch:
+        die_at(patch, 11)
+        with pytest.raises(Killed):
+            fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", SETTINGS)
+    path = tmp_path / "b" / "checkpoint-8" / name
+    path.write_bytes(path.read_bytes()[:-7])
+    resumed = fit(*load_seq2seq("tiny"), *rows, tmp_path / "b", SETTINGS)
+    printed = capsys.readouterr().out
+    assert "checkpoint-8 is of no use and removed" in printed
+    assert "resuming after update 4" in printed
+    assert resumed.best_dev_loss == pytest.approx(undisturbed.best_dev_loss, abs=1e-6)
+
+
+@pytest.mark.parametrize("lost", ["trainer_state.json", "model.safetensors"])
+def test_without_a_whole_checkpoint_a_training_starts_over(rows, tmp_path, capsys, lost):
+    """Also where the last one is whole and the best one, which the end asks for, is not."""
+    settings, scores = replace(SETTINGS, updates=8), itertools.count(2, -1)
+    fit(*load_seq2seq("tiny"), *rows, tmp_path, settings, score=lambda model: next(scores))
+    (tmp_path / "checkpoint-4" / lost).unlink()
+    if lost == "trainer_state.json":
+        (tmp_path / "checkpoint-8" / lost).write_text('{"epoch": ')
+    report = fit(*load_seq2seq("tiny"), *rows, tmp_path, settings, score=lambda model: next(scores))
+    printed = capsys.readouterr().out
+    assert printed.count("is of no use and removed") == 2
+    assert "resuming" not in printed
+    assert report.updates == 8
 
 
 def test_a_custom_loss_is_the_one_that_is_minimised(tiny, rows, tmp_path):

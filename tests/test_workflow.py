@@ -1,59 +1,14 @@
 """The workflow on a copy of the project: what runs, what does not, and what it says. Minutes: `make test-slow`."""
 
 import os
-import shutil
 import subprocess
-import sys
 
 import pytest
 
 from lib.paths import ROOT
+from tests.workflow import execute, snakemake, started
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    """Return a copy of the project as a fresh clone would have it, without environment or data."""
-    return copy_project(tmp_path_factory.mktemp("project"))
-
-
-def copy_project(folder):
-    """Copy the files that are, or would be, under version control, and return the folder."""
-    names = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.splitlines()
-    for name in names:
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
-    return folder
-
-
-def snakemake(project, profile, *options, where=("--cores", "2"), **variables):
-    """Run the workflow on the copy with this environment's packages; no data, no network."""
-    environment = {key: value for key, value in os.environ.items() if key != "OPENPI_DATA"}
-    environment |= {"PYTHONPATH": str(project), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    environment |= variables
-    quiet = ("--quiet", "host", "progress", "rules", "reason")
-    command = [sys.executable, "-m", "snakemake", *where, "--rerun-incomplete", "--keep-going", *quiet]
-    done = subprocess.run(
-        [*command, "--config", f"profile={profile}", *options],
-        cwd=project,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    return done.returncode, done.stdout + done.stderr
-
-
-def started(output):
-    """Return the runs that were started."""
-    return [line.split("] ")[1].split(":")[0] for line in output.splitlines() if line.endswith(": started")]
 
 
 def test_1_a_fresh_copy_makes_every_smoke_run_and_then_nothing(project):
@@ -101,11 +56,9 @@ def test_5_committed_results_are_not_computed_again_and_tables_need_no_data(proj
 def test_6_a_missing_data_file_is_a_clear_error_and_leaves_nothing_finished(project):
     (manifest,) = (project / "outputs" / "laptop" / "01_data_audit" / "audit").glob("manifest-*.json")
     manifest.unlink()
-    environment = os.environ | {"OPENPI_DATA": str(project / "nowhere"), "PYTHONPATH": str(project)}
-    command = [sys.executable, "-m", "lib.runs", "execute", "laptop", "01_data_audit", "audit"]
-    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "does not exist and OPENPI_DATA is set, so nothing is downloaded" in done.stderr
+    status, output = execute(project, "laptop", "01_data_audit", "audit", OPENPI_DATA=str(project / "nowhere"))
+    assert status == 1
+    assert "does not exist and OPENPI_DATA is set, so nothing is downloaded" in output
     assert not manifest.exists()
     assert (manifest.parent / "failed.ipynb").exists()
     assert (manifest.parent / "metrics.json").exists()

@@ -1,0 +1,58 @@
+"""A copy of the project to run the workflow on, for the tests that take minutes."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+from lib.paths import ROOT
+
+
+def copy_project(folder):
+    """Fill a folder with the project as a fresh clone would have it, without environment or data."""
+    names = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()
+    for name in names:
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def surroundings(project, **more):
+    """Return an environment in which the copy is what is imported; no data, no network."""
+    kept = {key: value for key, value in os.environ.items() if key not in {"OPENPI_DATA", "OPENPI_WORKFLOW"}}
+    return kept | {"PYTHONPATH": str(project), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"} | more
+
+
+def command(profile, *options, where=("--cores", "2")):
+    """Return what `make` runs, with this environment's packages."""
+    quiet = ("--quiet", "host", "progress", "rules", "reason")
+    start = [sys.executable, "-m", "snakemake", *where, "--nolock", "--rerun-incomplete", "--keep-going"]
+    return [*start, *quiet, "--config", f"profile={profile}", *options]
+
+
+def snakemake(project, profile, *options, where=("--cores", "2"), **more):
+    """Run the workflow on the copy; return its exit status and what it said."""
+    return say(project, *command(profile, *options, where=where), **more)
+
+
+def execute(project, *names, **more):
+    """Make one run on the copy; return the exit status and what it said."""
+    return say(project, sys.executable, "-m", "lib.runs", "execute", *names, **more)
+
+
+def say(project, *words, **more):
+    """Run a command in the copy; return its exit status and what it said."""
+    done = subprocess.run(words, cwd=project, env=surroundings(project, **more), capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def started(output):
+    """Return the runs that were started."""
+    return [line.split("] ")[1].split(":")[0] for line in output.splitlines() if line.endswith(": started")]
