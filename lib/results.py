@@ -9,6 +9,7 @@ import json
 import math
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -38,6 +39,7 @@ class Run:
     Notes
     -----
     Starting a run removes the manifest of the one before, so that a run which stops halfway never looks finished.
+    Started in several processes, only the main one writes here; what the others write is thrown away.
     """
 
     def __init__(self, notebook: str, parameters: Mapping[str, object]):
@@ -46,6 +48,9 @@ class Run:
         self.folder = run_dir(str(parameters["profile"]), notebook, str(parameters["run"]))
         self.started = time.monotonic()
         self.files: dict[str, str] = {}
+        self.thrown_away = None if is_main_process() else tempfile.TemporaryDirectory()
+        if self.thrown_away:
+            return
         self.folder.mkdir(parents=True, exist_ok=True)
         for old in self.folder.glob("manifest-*.json"):
             old.unlink()
@@ -58,6 +63,8 @@ class Run:
 
     def path(self, name: str) -> Path:
         """Return where a file goes: tables, figures and report into the profile's folder, the rest into the run's."""
+        if self.thrown_away:
+            return Path(self.thrown_away.name) / name
         shared = name.startswith(("tables/", "figures/")) or name == REPORT
         return (self.folder.parent.parent if shared else self.folder) / name
 
@@ -98,12 +105,19 @@ class Run:
     def finish(self) -> Path:
         """Write the manifest, the run's parameters and the SHA-256 of its files; then remove its checkpoints."""
         path = self.folder / manifest_name(self.parameters)
+        if self.thrown_away:
+            return path
         content = {"notebook": self.notebook, "parameters": self.parameters, "files": self.files}
         with atomic(path) as temporary:
             temporary.write_text(to_json(content), encoding="utf-8")
         for left_over in self.folder.glob("checkpoints-*"):
             shutil.rmtree(left_over, ignore_errors=True)
         return path
+
+
+def is_main_process() -> bool:
+    """Return whether this process writes: all do but the further ones of `torchrun` or `accelerate launch`."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager

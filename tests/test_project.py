@@ -138,6 +138,7 @@ def test_modules_import_only_from_those_above_them():
         "memory",
         "models",
         "encoding",
+        "processes",
         "training",
         "denoising",
         "waves",
