@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from accelerate import Accelerator
 from accelerate.data_loader import SeedableRandomSampler
+from accelerate.utils import synchronize_rng_states
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Sampler
 
 from lib.encoding import IGNORED
@@ -78,22 +79,20 @@ class Filled(Sampler):
             self.sampler.set_epoch(epoch)
 
 
-def dev_loss(
-    accelerator: Accelerator, rows: Dataset | Sequence[dict], batch_size: int, collator: Callable, loss: Callable
-) -> float:
+def dev_loss(accelerator: Accelerator, batches: DataLoader, collator: Callable, loss: Callable) -> float:
     """Return the loss that one process finds: the mean over batches, weighted by their rows, of the mean a label token.
 
     Parameters
     ----------
-    batch_size : int
-        Rows of all processes together; each takes its part of every batch.
+    batches : DataLoader
+        Of lists of rows, as one process has them; each takes its part of every batch.
     loss : callable
         From a padded batch to its mean cross entropy a label token.
     """
     sums = []  # (batches, 2): cross entropy and label tokens of this process's rows
     sizes = []
-    # One process draws once from the random state here, and the order of the next epoch hangs on that.
-    for batch in DataLoader(rows, batch_size, collate_fn=list):
+    synchronize_rng_states(["torch"])  # rows are grouped by chance, in all processes alike
+    for batch in batches:
         own = batch[accelerator.process_index :: accelerator.num_processes]
         total, tokens = 0.0, 0
         if own:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 from accelerate.utils import broadcast
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 from transformers import (
     DataCollatorForSeq2Seq,
     EarlyStoppingCallback,
@@ -172,7 +172,7 @@ def fit(
         data_collator=collator or DataCollatorForSeq2Seq(tokenizer, model=model, label_pad_token_id=IGNORED),
         callbacks=[_Log()],
     )
-    trainer.own_loss, trainer.own_score, trainer.dev_batch_size = loss, score, 4 * settings.batch_size
+    trainer.own_loss, trainer.own_score = loss, score
     if several:  # dropout lets the processes' random states drift apart, and the order of the rows hangs on them
         trainer.accelerator.rng_types = ["torch"]
     if arguments.train_sampling_strategy == "group_by_length":
@@ -250,7 +250,6 @@ class _LossTrainer(Trainer):
     own_loss: Callable | None = None
     own_score: Callable | None = None
     labels_an_update: float = 0.0  # mean number of label tokens, where rows are grouped by length; 0 for no weights
-    dev_batch_size: int = 0  # rows of all processes together
 
     def _get_train_sampler(self, train_dataset=None):
         """Group rows by all of their tokens: the stock sampler looks at the inputs alone and pads the targets."""
@@ -285,8 +284,10 @@ class _LossTrainer(Trainer):
             with self.compute_loss_context_manager():
                 return self.compute_loss(model, self._prepare_inputs(batch))
 
-        value = dev_loss(self.accelerator, self.eval_dataset, self.dev_batch_size, self.data_collator, loss)
-        return EvalLoopOutput(None, None, {"eval_loss": value}, len(self.eval_dataset))
+        rows, sampler = self.eval_dataset, self._get_eval_sampler(self.eval_dataset)
+        batches = DataLoader(rows, self.args.eval_batch_size, sampler=sampler, collate_fn=list)
+        value = dev_loss(self.accelerator, batches, self.data_collator, loss)
+        return EvalLoopOutput(None, None, {"eval_loss": value}, len(rows))
 
     def _score(self) -> float:
         """Return the caller's score, of the main process alone: two GPUs may decode a step differently."""
@@ -389,7 +390,7 @@ def _arguments(folder: Path, settings: Settings, precision: str, streamed: bool,
     arguments = TrainingArguments(
         output_dir=str(folder),
         learning_rate=settings.learning_rate,
-        per_device_eval_batch_size=4 * settings.batch_size,
+        per_device_eval_batch_size=4 * settings.batch_size,  # of several processes together
         num_train_epochs=settings.epochs,
         max_steps=settings.updates or -1,
         warmup_steps=settings.warmup_updates,
