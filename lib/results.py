@@ -9,6 +9,7 @@ import json
 import math
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -39,6 +40,7 @@ class Run:
     -----
     Starting a run removes the manifest of the one before, so that a run which stops halfway never looks finished. Until
     it finishes or its process ends, no other process can start the same run.
+    Started in several processes, only the main one writes here; what the others write is thrown away.
     """
 
     def __init__(self, notebook: str, parameters: Mapping[str, object]):
@@ -47,6 +49,9 @@ class Run:
         self.folder = run_dir(str(parameters["profile"]), notebook, str(parameters["run"]))
         self.started = time.monotonic()
         self.files: dict[str, str] = {}
+        self.thrown_away = None if is_main_process() else tempfile.TemporaryDirectory()
+        if self.thrown_away:
+            return
         self._lock = self.folder.parents[1] / ".locks" / f"{notebook}-{self.folder.name}.lock"
         locks.hold(self._lock, locks.PATIENCE)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -61,6 +66,8 @@ class Run:
 
     def path(self, name: str) -> Path:
         """Return where a file goes: tables, figures and report into the profile's folder, the rest into the run's."""
+        if self.thrown_away:
+            return Path(self.thrown_away.name) / name
         shared = name.startswith(("tables/", "figures/")) or name == REPORT
         return (self.folder.parent.parent if shared else self.folder) / name
 
@@ -101,6 +108,8 @@ class Run:
     def finish(self) -> Path:
         """Write the manifest, the run's parameters and the SHA-256 of its files; then remove its checkpoints."""
         path = self.folder / manifest_name(self.parameters)
+        if self.thrown_away:
+            return path
         content = {"notebook": self.notebook, "parameters": self.parameters, "files": self.files}
         with atomic(path) as temporary:
             temporary.write_text(to_json(content), encoding="utf-8")
@@ -108,6 +117,11 @@ class Run:
             shutil.rmtree(left_over, ignore_errors=True)
         locks.release(self._lock)
         return path
+
+
+def is_main_process() -> bool:
+    """Return whether this process writes: all do but the further ones of `torchrun` or `accelerate launch`."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager

@@ -10,7 +10,9 @@ import ast
 import difflib
 import logging
 import os
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -173,7 +175,8 @@ def execute(profile: str, notebook: str, run: str) -> Path:
     """Run one notebook with papermill and return the manifest of the finished run.
 
     The executed notebook is written under a temporary name; `notebook.ipynb` is replaced only after every cell has
-    run and the manifest is there. A failed one stays as `failed.ipynb` to be opened.
+    run and the manifest is there. A failed one stays as `failed.ipynb` to be opened. Started by `torchrun`, every
+    process runs the notebook, they share its trainings, and what all but the main one write is thrown away.
 
     Raises
     ------
@@ -188,7 +191,8 @@ def execute(profile: str, notebook: str, run: str) -> Path:
     from traitlets.config import Config
 
     planned = PlannedRun(notebook, run, resolve(profile, notebook, run))
-    folder = planned.manifest.parent
+    writes = results.is_main_process()
+    folder = planned.manifest.parent if writes else Path(tempfile.mkdtemp())
     temporary, failed = folder / ".notebook.partial.ipynb", folder / "failed.ipynb"
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
@@ -203,7 +207,7 @@ def execute(profile: str, notebook: str, run: str) -> Path:
         skipped = [c for c in executed.cells if c.cell_type == "code" and c.source.strip() and not c.execution_count]
         if skipped:
             raise RuntimeError(f"{len(skipped)} cells did not run; the first: {skipped[0].source.splitlines()[0]}")
-        if not planned.manifest.exists():
+        if writes and not planned.manifest.exists():
             raise RuntimeError("the notebook ended without run.finish(): no manifest for these parameters")
     except PapermillExecutionError as error:
         os.replace(temporary, failed)
@@ -218,6 +222,9 @@ def execute(profile: str, notebook: str, run: str) -> Path:
     finally:
         with suppress(OSError):  # the error above says more
             temporary.unlink(missing_ok=True)
+    if not writes:
+        shutil.rmtree(folder)
+        return planned.manifest
     _scrub(executed)
     with results.atomic(folder / "notebook.ipynb") as target:
         nbformat.write(executed, target)

@@ -1,7 +1,7 @@
 """One `fit` for every training, on the Hugging Face `Trainer`: it resumes, keeps the best checkpoint, and reports.
 
 Rows are what `lib.encoding` makes of text. Batches are grouped by length and padded to their longest row, never to a
-block size.
+block size. Started in several processes (`torchrun`), they share every update, see `lib.processes`.
 """
 
 import json
@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
-from torch.utils.data import Dataset, IterableDataset
+from accelerate.utils import broadcast
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 from transformers import (
     DataCollatorForSeq2Seq,
     EarlyStoppingCallback,
@@ -27,12 +28,14 @@ from transformers import (
     set_seed,
 )
 from transformers.trainer_pt_utils import LengthGroupedSampler
+from transformers.trainer_utils import EvalLoopOutput
 from transformers.utils import logging
 
 from lib.checkpoints import last_whole, room
 from lib.encoding import IGNORED
 from lib.paths import ROOT
-from lib.results import atomic
+from lib.processes import Filled, dev_loss, share, with_blank
+from lib.results import atomic, is_main_process
 
 # A target token costs about twice an input token: it goes through the decoder and the output vocabulary.
 LABEL_COST = 2
@@ -48,7 +51,7 @@ class Settings:
     learning_rate : float
         Peak; decays linearly to 0 after `warmup_updates`.
     batch_size, accumulation : int
-        Rows a device and forward pass, and passes an update.
+        Rows a forward pass, and passes an update; several processes share them.
     epochs : float
         Passes over the data, unless `updates` is given.
     updates : int
@@ -103,7 +106,7 @@ class FitReport:
     wall_time_seconds : float
         Over all attempts.
     precision, device : str
-        As used.
+        As used; `2 x cpu` for two processes.
     curve : list of dict
         `update`, `epoch` and `train_loss`, `dev_loss` or `dev_score`.
     """
@@ -162,20 +165,24 @@ def fit(
     """
     set_seed(settings.seed)
     precision = "bf16" if use_bf16(settings.precision, settings.device) else "fp32"
-    arguments = _arguments(folder, settings, precision, isinstance(train, IterableDataset), score is not None)
+    streamed = isinstance(train, IterableDataset)
+    arguments = _arguments(folder, settings, precision, streamed, score is not None)
+    several = arguments.world_size > 1
     trainer = _LossTrainer(
         model=model,
         args=arguments,
-        train_dataset=train,
+        train_dataset=with_blank(train) if several and not streamed else train,
         eval_dataset=dev,
         processing_class=tokenizer,
         data_collator=collator or DataCollatorForSeq2Seq(tokenizer, model=model, label_pad_token_id=IGNORED),
         callbacks=[_Log()],
     )
     trainer.own_loss, trainer.own_score = loss, score
+    if several:  # dropout lets the processes' random states drift apart, and the order of the rows hangs on them
+        trainer.accelerator.rng_types = ["torch"]
     if arguments.train_sampling_strategy == "group_by_length":
         mean = sum(label != IGNORED for row in train for label in row["labels"]) / len(train)
-        trainer.labels_an_update = mean * arguments.train_batch_size * settings.accumulation * arguments.world_size
+        trainer.labels_an_update = mean * settings.batch_size * settings.accumulation
     # The default printer and progress bar would fill notebooks; `_Log` prints one line a validation.
     trainer.pop_callback(PrinterCallback)
     if settings.patience:
@@ -192,17 +199,21 @@ def fit(
             if last and state.epoch % 1 and (order := Path(last) / ORDER).exists():
                 trainer.order_again = torch.load(order)
             trainer.train(resume_from_checkpoint=last)
+        trainer.accelerator.wait_for_everyone()  # the main process may remove the checkpoints next
     return _report(trainer, clock.seconds, precision)
 
 
 def keep_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> Path | None:
     """Save a trained model with its tokenizer into a folder, relative to the project; an empty name keeps nothing.
 
-    The folder is complete or not there: what it held before is replaced at the end.
+    The folder is complete or not there: what it held before is replaced at the end. Of several processes the main one
+    saves.
     """
     if not name:
         return None
     folder = ROOT / name
+    if not is_main_process():
+        return folder
     temporary = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(temporary, ignore_errors=True)
     for part in (model, tokenizer):
@@ -252,13 +263,17 @@ class _LossTrainer(Trainer):
     def _get_train_sampler(self, train_dataset=None):
         """Group rows by all of their tokens: the stock sampler looks at the inputs alone and pads the targets."""
         rows = train_dataset if train_dataset is not None else self.train_dataset
-        if self.args.train_sampling_strategy != "group_by_length":
-            return super()._get_train_sampler(train_dataset)
-        cost = LABEL_COST if getattr(self.model.config, "is_encoder_decoder", False) else 0
-        lengths = [len(row["input_ids"]) + cost * len(row.get("labels", ())) for row in rows]
-        self.order = _Order(self.args.train_batch_size * self.args.gradient_accumulation_steps, lengths=lengths)
-        self.order.again = self.order_again
-        return self.order
+        sampler, a_pass = None, self.args.train_batch_size * self.args.world_size
+        if self.args.world_size > 1:
+            rows = rows.datasets[0]  # without the blank one
+        if self.args.train_sampling_strategy == "group_by_length":
+            cost = LABEL_COST if getattr(self.model.config, "is_encoder_decoder", False) else 0
+            lengths = [len(row["input_ids"]) + cost * len(row.get("labels", ())) for row in rows]
+            sampler = self.order = _Order(a_pass * self.args.gradient_accumulation_steps, lengths=lengths)
+            self.order.again = self.order_again
+        if self.args.world_size > 1:
+            return Filled(sampler, len(rows), a_pass)
+        return sampler or super()._get_train_sampler(train_dataset)
 
     def _save_rng_state(self, output_dir):
         """Save the order's random state too: the stock Trainer resumes inside an epoch with another order."""
@@ -266,12 +281,36 @@ class _LossTrainer(Trainer):
         if self.order is not None and self.args.should_save:
             torch.save(self.order.drawn_from, Path(output_dir) / ORDER)
 
-    def evaluation_loop(self, *arguments, **keywords):
+    def evaluation_loop(self, dataloader, *arguments, **keywords):
         """Add the caller's score to what a validation gives, before anything is logged or chosen by it."""
-        output = super().evaluation_loop(*arguments, **keywords)
+        if self.args.world_size > 1:
+            output = self._shared_evaluation()
+        else:
+            output = super().evaluation_loop(dataloader, *arguments, **keywords)
         if self.own_score is not None:
-            output.metrics["eval_score"] = float(self.own_score(self.accelerator.unwrap_model(self.model)))
+            output.metrics["eval_score"] = self._score()
         return output
+
+    def _shared_evaluation(self) -> EvalLoopOutput:
+        """Return the loss on dev, to which each process gives its part of every batch."""
+        model = self.accelerator.unwrap_model(self.model).eval()
+
+        @torch.no_grad()
+        def loss(batch):
+            with self.compute_loss_context_manager():
+                return self.compute_loss(model, self._prepare_inputs(batch))
+
+        rows, sampler = self.eval_dataset, self._get_eval_sampler(self.eval_dataset)
+        batches = DataLoader(rows, self.args.eval_batch_size, sampler=sampler, collate_fn=list)
+        value = dev_loss(self.accelerator, batches, self.data_collator, loss)
+        return EvalLoopOutput(None, None, {"eval_loss": value}, len(rows))
+
+    def _score(self) -> float:
+        """Return the caller's score, of the main process alone: two GPUs may decode a step differently."""
+        value = torch.zeros((), dtype=torch.float64, device=self.args.device)
+        if self.is_world_process_zero():
+            value += self.own_score(self.accelerator.unwrap_model(self.model))
+        return float(broadcast(value))
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         """Return the caller's loss, or the model's, weighted so that every label token of an epoch counts the same.
@@ -280,14 +319,25 @@ class _LossTrainer(Trainer):
         their few tokens the weight of a long update's many: on OpenPI, where one step in 25 has `There will be no
         change.`, a model gave that beginning two and a half times its share.
         """
-        if self.own_loss is None:
-            computed = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-            if not self.labels_an_update or num_items_in_batch is None or not model.training:
-                return computed  # a validation's loss stays the mean over its tokens
-            weight = num_items_in_batch / self.labels_an_update
-            return (computed[0] * weight, computed[1]) if return_outputs else computed * weight
-        value = self.own_loss(model, inputs, num_items_in_batch)
-        return (value, {}) if return_outputs else value
+        tokens, several = (inputs["labels"] != IGNORED).sum(), self.args.world_size > 1
+        update = model.training and num_items_in_batch is not None  # a validation's loss stays a mean over tokens
+        blank = update and several and not tokens  # nothing but filling: any labels do, their loss counts nothing
+        if blank:
+            inputs = {**inputs, "labels": inputs["labels"].clamp(min=0)}
+        if self.own_loss is not None:
+            value, outputs = self.own_loss(model, inputs, num_items_in_batch), {}
+            if update and several:  # gradients are averaged over processes
+                value = value * self.args.world_size
+        else:
+            value, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+            if update and self.model.config.is_encoder_decoder and self.label_smoother is None:
+                # BART and T5 return the mean over their rows, whatever the number of label tokens in the update.
+                value = value * (tokens / num_items_in_batch)
+            if update and self.labels_an_update:
+                value = value * (num_items_in_batch / self.labels_an_update)
+        if blank:
+            value = value * 0
+        return (value, outputs) if return_outputs else value
 
 
 class _Order(LengthGroupedSampler):
@@ -311,11 +361,13 @@ class _Log(TrainerCallback):
     def on_train_begin(self, args, state, control, **kwargs):
         """Start the clock."""
         self.started, self.first = time.monotonic(), state.global_step
-        if state.global_step:
+        if state.global_step and state.is_world_process_zero:
             print(f"resuming after update {state.global_step}", flush=True)
 
     def on_evaluate(self, args, state, control, metrics, **kwargs):
         """Print update, losses, speed and time left."""
+        if not state.is_world_process_zero:
+            return
         done = state.global_step - self.first
         spent = time.monotonic() - self.started
         left = (state.max_steps - state.global_step) * spent / max(done, 1)
@@ -354,6 +406,8 @@ class _Clock:
     def __exit__(self, *error):
         """Stop, also when the training stops with an error."""
         self.seconds += time.monotonic() - self.started
+        if not is_main_process():
+            return
         with atomic(self.path) as temporary:
             temporary.write_text(json.dumps(self.seconds))
 
@@ -364,12 +418,10 @@ def _arguments(folder: Path, settings: Settings, precision: str, streamed: bool,
         ("eval_steps", "save_steps", "logging_steps"), settings.evaluate_every
     )
     once = dict.fromkeys(("eval_strategy", "save_strategy", "logging_strategy"), "epoch")
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=str(folder),
         learning_rate=settings.learning_rate,
-        per_device_train_batch_size=settings.batch_size,
-        per_device_eval_batch_size=4 * settings.batch_size,
-        gradient_accumulation_steps=settings.accumulation,
+        per_device_eval_batch_size=4 * settings.batch_size,  # of several processes together
         num_train_epochs=settings.epochs,
         max_steps=settings.updates or -1,
         warmup_steps=settings.warmup_updates,
@@ -397,11 +449,19 @@ def _arguments(folder: Path, settings: Settings, precision: str, streamed: bool,
         dataloader_pin_memory=torch.cuda.is_available(),
         **(often if settings.evaluate_every else once),
     )
+    arguments.per_device_train_batch_size, arguments.gradient_accumulation_steps = share(
+        settings.batch_size, settings.accumulation, arguments.world_size
+    )
+    # One process with several GPUs in sight would train on all of them, with as many times the rows in an update.
+    arguments._n_gpu = min(arguments.n_gpu, 1)
+    if arguments.world_size > 1:  # each process reads a stream; rows padded apart could not be handed around
+        arguments.accelerator_config.dispatch_batches = False
+    return arguments
 
 
 def _report(trainer: Trainer, seconds: float, precision: str) -> FitReport:
     """Collect what the training did."""
-    state = trainer.state
+    state, processes = trainer.state, trainer.args.world_size
     curve = [
         {"update": entry["step"], "epoch": round(entry["epoch"], 3), name: entry[key]}
         for entry in state.log_history
@@ -421,7 +481,7 @@ def _report(trainer: Trainer, seconds: float, precision: str) -> FitReport:
         tokens=int(state.num_input_tokens_seen),
         wall_time_seconds=round(seconds, 1),
         precision=precision,
-        device=str(trainer.args.device),
+        device=str(trainer.args.device) if processes == 1 else f"{processes} x {trainer.args.device.type}",
         curve=curve,
     )
 

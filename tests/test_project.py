@@ -139,6 +139,7 @@ def test_modules_import_only_from_those_above_them():
         "models",
         "encoding",
         "checkpoints",
+        "processes",
         "training",
         "denoising",
         "waves",

@@ -8,6 +8,7 @@ Lample and Conneau, 2019); then the decoder's layers hand through the encoder st
 that all it has left to learn is to look at the mask.
 """
 
+import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,6 +68,11 @@ def warm_up(
     """
     if not updates:
         return None
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError(
+            f"restore_updates={updates} trains an encoder without its decoder, which several processes cannot share: "
+            "start one, or set it to 0"
+        )
     train, dev = (restoring_rows(tokenizer, pairs, seed + n) for n, pairs in enumerate((learned, held_out)))
     if not train or not dev:
         raise ValueError(
