@@ -42,9 +42,8 @@ def train(kind: str, folder: Path, die: bool = False) -> None:
     name = "tiny-causal" if kind == "decoder-only" else "tiny"
     model, tokenizer = load_model(name, dropout=0.1 if kind == "dropout" else 0.0)
     splits = [load("openpi-c", split, "sample") for split in ("train", "dev")]
-    more = (
-        {"score": lambda net, numbers=itertools.count(): next(numbers)} if kind == "scored" else {}
-    )  # else the loss on dev chooses
+    numbers = itertools.count()
+    more = {"score": lambda net: next(numbers)} if kind == "scored" else {}  # else the loss on dev chooses
     if kind.startswith("waves"):
         model = MemoryBart.from_bart(model)
         rows, dev = (waves.encode_procedures(tokenizer, split, 128, 100) for split in splits)
