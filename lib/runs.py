@@ -299,13 +299,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{planned.notebook}/{planned.run}: {len(planned.parameters)} parameters")
             return 0
         label = f"[{chosen.profile}] {chosen.notebook}/{chosen.run}"
-        print(f"{label}: started", flush=True)
+        if results.is_main_process():
+            print(f"{label}: started", flush=True)
         locks.end_with_workflow()
         manifest = execute(chosen.profile, chosen.notebook, chosen.run)
     except (OSError, RuntimeError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(f"{label}: finished in {time.monotonic() - started:.0f} s -> {shown(manifest.parent)}", flush=True)
+    if results.is_main_process():
+        print(f"{label}: finished in {time.monotonic() - started:.0f} s -> {shown(manifest.parent)}", flush=True)
     return 0
 
 

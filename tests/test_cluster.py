@@ -12,11 +12,10 @@ import sys
 import time
 from collections import Counter
 
-import pandas as pd
 import pytest
 
 from lib import runs
-from tests.workflow import copy_project, snakemake, surroundings
+from tests.workflow import assert_same_tables, copy_project, snakemake, surroundings, tables
 
 MISSING = [name for name in ("munged", "slurmctld", "slurmd", "srun") if shutil.which(name) is None]
 needs_slurm = [
@@ -24,7 +23,6 @@ needs_slurm = [
     pytest.mark.skipif(os.geteuid() != 0, reason="not root: slurmd starts jobs as the user who submitted them"),
 ]
 pytestmark = pytest.mark.slow
-WALL_TIME = ["minutes"]
 
 # No accounting, so states come from squeue, which keeps finished jobs for an hour. The memory is declared, not measured
 # or enforced, so that the profile's requests fit any machine; the GPU is /dev/null.
@@ -149,12 +147,6 @@ def jobs(variables):
     return Counter(line.strip() for line in lines)
 
 
-def results(project):
-    """Return the tables of the smoke profile without the columns of wall time."""
-    paths = sorted((project / "outputs" / "smoke" / "tables").glob("*.csv"))
-    return {path.name: pd.read_csv(path, dtype=str).drop(columns=WALL_TIME, errors="ignore") for path in paths}
-
-
 @pytest.fixture(scope="module")
 def submitted(cluster, tmp_path_factory):
     """Return a copy of the project after its smoke profile ran as jobs."""
@@ -183,10 +175,7 @@ def test_2_the_tables_equal_those_of_a_local_run(submitted, tmp_path):
     local = copy_project(tmp_path / "local")
     status, output = snakemake(local, "smoke")
     assert status == 0, output
-    expected, found = results(local), results(submitted)
-    assert found.keys() == expected.keys()
-    for name, table in expected.items():
-        pd.testing.assert_frame_equal(found[name], table, obj=name)
+    assert_same_tables(tables(submitted), tables(local))
 
 
 @needs

@@ -5,7 +5,11 @@ import shutil
 import subprocess
 import sys
 
+import pandas as pd
+
 from lib.paths import ROOT
+
+WALL_TIME = ["minutes"]  # columns that no two runs have alike
 
 
 def copy_project(folder):
@@ -56,3 +60,17 @@ def say(project, *words, **more):
 def started(output):
     """Return the runs that were started."""
     return [line.split("] ")[1].split(":")[0] for line in output.splitlines() if line.endswith(": started")]
+
+
+def tables(project):
+    """Return the tables of the smoke profile by name, without wall times; every cell as it is written."""
+    paths = sorted((project / "outputs" / "smoke" / "tables").glob("*.csv"))
+    return {path.name: pd.read_csv(path, dtype=str).drop(columns=WALL_TIME, errors="ignore") for path in paths}
+
+
+def assert_same_tables(found, expected):
+    """Compare what `tables` returned."""
+    assert found.keys() == expected.keys()
+    assert expected
+    for name, table in expected.items():
+        pd.testing.assert_frame_equal(found[name], table, obj=name)
