@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from lib import training, waves
+from lib import waves
 from lib.data import load
 from lib.data.examples import step_examples
 from lib.encoding import Parts, encode_for
 from lib.models import MemoryBart, load_model
 from lib.paths import ROOT
+from lib.trainer import LossTrainer
 from lib.training import Settings, fit
 
 pytestmark = pytest.mark.slow
@@ -65,7 +66,7 @@ def train(kind: str, folder: Path, die: bool = False) -> None:
 
 def record_rows(rows: list) -> list[int]:
     """Return a list that is filled, as the training goes on, with the numbers of the rows that are learned from."""
-    seen, step = [], training._LossTrainer.training_step
+    seen, step = [], LossTrainer.training_step
     number = {str(row["input_ids"]): at for at, row in enumerate(rows)}
 
     def recording(self, model, inputs, *arguments, **keywords):
@@ -75,20 +76,20 @@ def record_rows(rows: list) -> list[int]:
                     seen.append(number[str(ids[mask.bool()].tolist())])
         return step(self, model, inputs, *arguments, **keywords)
 
-    training._LossTrainer.training_step = recording
+    LossTrainer.training_step = recording
     return seen
 
 
 def die_after(calls: int) -> None:
     """Let the training stop with an error after some forward passes."""
-    step, left = training._LossTrainer.training_step, iter(range(calls))
+    step, left = LossTrainer.training_step, iter(range(calls))
 
     def dying(self, *arguments, **keywords):
         if next(left, None) is None:
             raise SystemExit(3)
         return step(self, *arguments, **keywords)
 
-    training._LossTrainer.training_step = dying
+    LossTrainer.training_step = dying
 
 
 def start(processes: int, kind: str, folder: Path, *more: str, check: bool = True) -> str:

@@ -140,6 +140,7 @@ def test_modules_import_only_from_those_above_them():
         "encoding",
         "checkpoints",
         "processes",
+        "trainer",
         "training",
         "denoising",
         "waves",

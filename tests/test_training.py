@@ -12,6 +12,7 @@ from lib.data import load
 from lib.data.examples import step_examples
 from lib.encoding import IGNORED, Parts, encode, pack
 from lib.models import load_seq2seq
+from lib.trainer import LossTrainer
 from lib.training import Settings, fit, use_bf16
 
 SETTINGS = Settings(learning_rate=3e-3, updates=12, evaluate_every=4, precision="fp32", device="cpu")
@@ -99,14 +100,14 @@ class Killed(Exception):
 def die_at(monkeypatch, call):
     """Let the n-th training step raise."""
     calls = itertools.count(1)
-    step = training._LossTrainer.training_step
+    step = LossTrainer.training_step
 
     def dying(self, *arguments, **keywords):
         if next(calls) == call:
             raise Killed
         return step(self, *arguments, **keywords)
 
-    monkeypatch.setattr(training._LossTrainer, "training_step", dying)
+    monkeypatch.setattr(LossTrainer, "training_step", dying)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +130,18 @@ def test_a_killed_training_that_is_resumed_ends_like_an_undisturbed_one(
     assert resumed.best_dev_loss == pytest.approx(undisturbed.best_dev_loss, abs=1e-6)
     assert resumed.tokens == undisturbed.tokens
     assert resumed.wall_time_seconds > 0
+
+
+def test_an_update_in_two_passes_is_the_update_in_one(rows, tmp_path):
+    """The stock loss of an encoder-decoder is a mean over each pass, which no number of passes would change."""
+    found = []
+    for batch_size, accumulation in ((8, 1), (4, 2)):
+        model, tokenizer = load_seq2seq("tiny", dropout=0.0)
+        settings = replace(SETTINGS, batch_size=batch_size, accumulation=accumulation)
+        fit(model, tokenizer, *rows, tmp_path / str(batch_size), settings)
+        found.append(model.state_dict())
+    for name, value in found[0].items():
+        torch.testing.assert_close(found[1][name], value, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +206,7 @@ def test_a_custom_loss_is_the_one_that_is_minimised(tiny, rows, tmp_path):
 def test_grouping_by_length_pads_less_than_chance_and_gives_every_row_once(tiny, rows, tmp_path):
     model, tokenizer = tiny
     many = rows[0] * 6
-    trainer = training._LossTrainer(
+    trainer = LossTrainer(
         model=model, args=training._arguments(tmp_path, SETTINGS, "fp32", False, False), train_dataset=many,
         eval_dataset=rows[1], data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
     )  # fmt: skip
@@ -214,7 +227,7 @@ def test_every_label_token_of_an_epoch_counts_the_same_whatever_update_it_is_in(
     """A short answer in an update of its own: its gradient is that of its tokens, not of a whole update."""
     model, tokenizer = tiny
     seen = []
-    compute = training._LossTrainer.compute_loss
+    compute = LossTrainer.compute_loss
 
     def spy(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         value = compute(self, model, inputs, return_outputs, num_items_in_batch)
@@ -227,7 +240,7 @@ def test_every_label_token_of_an_epoch_counts_the_same_whatever_update_it_is_in(
             seen.append((value.item(), total))
         return value
 
-    monkeypatch.setattr(training._LossTrainer, "compute_loss", spy)
+    monkeypatch.setattr(LossTrainer, "compute_loss", spy)
     model = load_seq2seq("tiny", dropout=0.0)[0]
     some = [*rows[0][:8], *({**row, "labels": row["labels"][:2]} for row in rows[0][:8])]
     settings = training.Settings(learning_rate=0.0, batch_size=4, updates=4, evaluate_every=4, precision="fp32")

@@ -64,8 +64,11 @@ def started(output):
 
 def tables(project):
     """Return the tables of the smoke profile by name, without wall times; every cell as it is written."""
-    paths = sorted((project / "outputs" / "smoke" / "tables").glob("*.csv"))
-    return {path.name: pd.read_csv(path, dtype=str).drop(columns=WALL_TIME, errors="ignore") for path in paths}
+    found = {}
+    for path in sorted((project / "outputs" / "smoke" / "tables").glob("*.csv")):
+        table = pd.read_csv(path, dtype=str) if path.read_text().strip() else pd.DataFrame()  # nothing to show
+        found[path.name] = table.drop(columns=WALL_TIME, errors="ignore")
+    return found
 
 
 def assert_same_tables(found, expected):
