@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lib import cleaning, results
+from lib import cleaning, published
 from lib.data import Procedure, ScoredFile, StateChange, fetch, read_scored
 from lib.data import load as load_split
 from lib.data.lines import read_jsonl
@@ -68,7 +68,7 @@ def issues(procedures: dict[str, list[Procedure]]) -> pd.DataFrame:
         for split in SPLITS
     }
     counted["all"] = sum(counted.values())
-    frame = pd.DataFrame({"paper": [results.published("cleaning", row, "dropped").printed for row in ISSUES.values()]})
+    frame = pd.DataFrame({"paper": [published.number("cleaning", row, "dropped").printed for row in ISSUES.values()]})
     for split, counts in counted.items():
         for bound, share in cleaning.shares(counts).items():
             frame[f"{split}, {bound}"] = 100 * share.to_numpy()

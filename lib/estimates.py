@@ -12,7 +12,7 @@ import math
 import statistics
 from functools import cache
 
-from lib import results
+from lib import published
 
 GPU = "a Tesla P100 (16 GB; 10.6 TFLOP/s in fp32, of which 40% are taken)"
 OPERATIONS = 10.6e12 * 0.4  # a second
@@ -56,12 +56,12 @@ def estimate(notebook: str, parameters: dict[str, object]) -> dict[str, str]:
 
 def paper_hours() -> str:
     """Return what the paper says that a model took, in hours on a P100."""
-    return str(results.paper_numbers()["compute"]["rows"]["every model"]["hours"])
+    return str(published.paper_numbers()["compute"]["rows"]["every model"]["hours"])
 
 
 def public_rows(dataset: str) -> dict[str, int]:
     """Return how many steps a data set's splits have, as the paper's Table 1 counts them."""
-    table = results.paper_numbers()["table1"]["rows"]
+    table = published.paper_numbers()["table1"]["rows"]
     return {split: int(table[f"{dataset}/{split}"]["steps"]) for split in SPLITS}
 
 

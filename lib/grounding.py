@@ -16,9 +16,10 @@ from lib import cleaning
 from lib.annotation import Item
 from lib.cleaning import Decisions, change_id
 from lib.cleaning.screens import SCREENS, screen_items
+from lib.clues import Reader, change_features
 from lib.data import Procedure, load_splits
-from lib.heuristics import Reader, change_features, features, tune
-from lib.results import bootstrap_interval
+from lib.heuristics import features, tune
+from lib.intervals import bootstrap_interval
 from lib.text import to_sentence
 
 #: Left out: they look at what else was said, by annotators in one case and by a model in the other.

@@ -1,4 +1,4 @@
-"""Runs that are finished or are not: atomic files, a manifest written last, published numbers and verdicts.
+"""Runs that are finished or are not: atomic files, and a manifest written last.
 
 A run writes into its folder through `Run`; its last act is the manifest. A folder without a manifest for the
 parameters at hand is not finished, whatever else lies in it.
@@ -11,18 +11,15 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import yaml
 
 from lib import locks, provenance
-from lib.paths import PARAMS, cannot_write, run_dir, shown
+from lib.paths import cannot_write, run_dir, shown
 
-NOT_RUN = "not run"
 REPORT = "report.html"
 
 
@@ -38,8 +35,8 @@ class Run:
 
     Notes
     -----
-    Starting a run removes the manifest of the one before, so that a run which stops halfway never looks finished. Until
-    it finishes or its process ends, no other process can start the same run.
+    Starting a run removes the manifest of the one before, so that a run which stops halfway never looks finished, and
+    half files of one that was killed. Until it finishes or its process ends, no other process can start the same run.
     Started in several processes, only the main one writes here; what the others write is thrown away.
     """
 
@@ -55,8 +52,9 @@ class Run:
         self._lock = self.folder.parents[1] / ".locks" / f"{notebook}-{self.folder.name}.lock"
         locks.hold(self._lock, locks.PATIENCE)
         self.folder.mkdir(parents=True, exist_ok=True)
-        for old in self.folder.glob("manifest-*.json"):
-            old.unlink()
+        for pattern in ("manifest-*.json", ".*.partial"):  # the second: of an attempt that was killed
+            for old in self.folder.glob(pattern):
+                old.unlink()
 
     def save(self, name: str, text: str) -> Path:
         """Write a text file of this run atomically and note it for the manifest."""
@@ -182,121 +180,6 @@ def finished_runs(profile: str, notebook: str) -> list[str]:
     """Return the names of the finished runs of a notebook, sorted."""
     base = run_dir(profile, notebook, "any").parent
     return sorted({manifest.parent.name for manifest in base.glob("*/manifest-*.json")})
-
-
-@dataclass(frozen=True)
-class Published:
-    """A number as printed, with where it stands and how far ours may be from it."""
-
-    printed: str
-    value: float
-    tolerance: float
-    reason: str
-
-
-def paper_numbers(path: Path | None = None) -> dict:
-    """Return the published numbers, as `params/paper_numbers.yaml` holds them."""
-    return yaml.safe_load((path or PARAMS / "paper_numbers.yaml").read_text(encoding="utf-8"))
-
-
-def published(table: str, row: str, column: str) -> Published | None:
-    """Return the published number of a cell, or None where the paper prints none (`-`).
-
-    Raises
-    ------
-    KeyError
-        If `params/paper_numbers.yaml` knows no such table, row or column.
-    """
-    content = paper_numbers()
-    try:
-        entry = content[table]
-        printed = entry["rows"][row][column]
-    except KeyError as error:
-        raise KeyError(f"params/paper_numbers.yaml has no {table} / {row} / {column}: {error} is missing") from None
-    special = entry.get("tolerances", {})
-    for name in (row, column):
-        if name in special:
-            return _published(printed, special[name], entry["tolerances_reason"])
-    return _published(printed, entry["tolerance"], entry["tolerance_reason"])
-
-
-def _published(printed: str, tolerance: float, reason: str) -> Published | None:
-    """Parse a number as printed: `-` is none, `23.9k` is 23900."""
-    if printed == "-":
-        return None
-    value = float(printed.removesuffix("k")) * (1000 if printed.endswith("k") else 1)
-    return Published(printed, value, float(tolerance), reason)
-
-
-def verdict(ours: float | None, paper: Published | None, otherwise: str = "") -> str:
-    """Return `match`, `differs`, `not run`, `no paper value`, or `otherwise`.
-
-    Parameters
-    ----------
-    ours : float or None
-        In the paper's unit; None where it was not run.
-    paper : Published or None
-        None where the paper prints no number.
-    otherwise : str
-        Why ours says nothing about the paper's (`other data`, `other model`): then nothing is claimed against it.
-    """
-    if ours is None or math.isnan(ours):
-        return NOT_RUN
-    if otherwise:
-        return otherwise
-    if paper is None:
-        return "no paper value"
-    # 1e-9 absorbs the binary fraction of a difference that is exactly the tolerance.
-    return "match" if abs(ours - paper.value) <= paper.tolerance + 1e-9 else "differs"
-
-
-def bootstrap_interval(
-    values: Sequence[float], groups: Sequence[str], seed: int = 0, resamples: int = 2000
-) -> tuple[float, float]:
-    """Return the 95% percentile interval of a mean over steps, resampling whole groups (procedures).
-
-    Parameters
-    ----------
-    values : sequence of float, (steps,)
-        One score a step.
-    groups : sequence of str, (steps,)
-        The procedure of each step: steps of one procedure are not independent.
-
-    Raises
-    ------
-    ValueError
-        If the lengths differ or there are fewer than two groups.
-    """
-    from scipy.stats import bootstrap
-
-    values = np.asarray(values, dtype=float)
-    if len(values) != len(groups):
-        raise ValueError(f"{len(values)} values for {len(groups)} groups")
-    names, index = np.unique(np.asarray(groups), return_inverse=True)
-    if len(names) < 2:
-        raise ValueError(f"an interval over procedures needs at least two of them, got {len(names)}")
-    sums, counts = np.bincount(index, weights=values), np.bincount(index)
-    result = bootstrap(
-        (sums, counts), lambda s, n, axis: s.sum(axis=axis) / n.sum(axis=axis), paired=True, vectorized=True,
-        n_resamples=resamples, method="percentile", rng=np.random.default_rng(seed),
-    )  # fmt: skip
-    return float(result.confidence_interval.low), float(result.confidence_interval.high)
-
-
-def paired_difference(
-    ours: Sequence[float], theirs: Sequence[float], groups: Sequence[str], seed: int = 0, resamples: int = 2000
-) -> tuple[float, float, float]:
-    """Return mean(ours - theirs) over the same steps and its 95% interval, resampling whole procedures.
-
-    Parameters
-    ----------
-    ours, theirs : sequences of float, (steps,)
-        In the same order.
-    groups : sequence of str, (steps,)
-        The procedure of each step.
-    """
-    difference = np.subtract(ours, theirs)
-    return (float(difference.mean()), *bootstrap_interval(difference, groups, seed, resamples))
 
 
 def to_json(content: Mapping) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from lib import results
+from lib import published, results
+from lib.intervals import bootstrap_interval
 from lib.paired import by_step
 
 #: Names as they stand in tables; what replaces a paper's model says so.
@@ -57,7 +58,7 @@ def trained_cells(rows: Mapping[str, dict]) -> tuple[dict[tuple[str, str], float
             procedures = [name.rsplit("||", 1)[0] for name in steps["ids"]]
             for name in metrics["scores"]["model"]:
                 f1 = [values[2] for values in steps[name]]
-                low, high = results.bootstrap_interval(f1, procedures)
+                low, high = bootstrap_interval(f1, procedures)
                 cells[row, name] = 100 * sum(f1) / len(f1)
                 intervals[row, name] = f"{100 * low:.1f} to {100 * high:.1f}"
     return cells, intervals
@@ -102,7 +103,7 @@ def model_names(rows: Mapping[str, dict]) -> dict[str, str]:
 def strategy_cells(rows: Mapping[str, dict]) -> dict[tuple[str, str], float]:
     """Return Table 4's cells, cluster-based BLEU F1 in percent, means over seeds of training and of sampling."""
     cells = {}
-    for row, columns in results.paper_numbers()["table4"]["rows"].items():
+    for row, columns in published.paper_numbers()["table4"]["rows"].items():
         for run in _seeds(rows.get(OURS.get(row, row), {})):
             for record in run.get("study", {}).get("strategies", ()):
                 if record["way"] in columns:
@@ -112,7 +113,7 @@ def strategy_cells(rows: Mapping[str, dict]) -> dict[tuple[str, str], float]:
 
 def outputs_cells(rows: Mapping[str, dict]) -> dict[tuple[str, str], float]:
     """Return the mean outputs a step of the rows for which the paper prints it (sec. 5), means over seeds."""
-    known = results.paper_numbers()["outputs_per_step"]["rows"].keys() & rows.keys()
+    known = published.paper_numbers()["outputs_per_step"]["rows"].keys() & rows.keys()
     return {
         (row, "outputs"): statistics.fmean(run["decoding"]["outputs_per_step"] for run in _seeds(rows[row]))
         for row in known

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from lib import results
+from lib import published, results
 from lib.paths import OUTPUTS, ROOT
 
 TANDON = "GPT-2 (Tandon et al., 2020)"
@@ -49,7 +49,7 @@ def comparison(
     KeyError
         If `ours` has a cell that the paper's table has not, `rows` aside.
     """
-    entry = results.paper_numbers()[table]
+    entry = published.paper_numbers()[table]
     cells = [(row, column) for row, columns in entry["rows"].items() for column in columns]
     known = list(dict.fromkeys(column for _, column in cells))
     own = [row for row in rows if row not in entry["rows"]]
@@ -59,9 +59,9 @@ def comparison(
     notes = entry.get("notes", {})
     found = []
     for row, column in cells:
-        paper, value = None if row in own else results.published(table, row, column), ours.get((row, column))
+        paper, value = None if row in own else published.number(table, row, column), ours.get((row, column))
         reason = (by_row or {}).get(row, otherwise)
-        said = results.verdict(value, paper, reason)
+        said = published.verdict(value, paper, reason)
         found.append(
             {
                 "row": row,
@@ -90,7 +90,7 @@ def wide(frame: pd.DataFrame, digits: int = 2) -> pd.DataFrame:
 
 def shown(value: float | None, digits: int = 2) -> str:
     """Return a number for print, or `not run`."""
-    return results.NOT_RUN if value is None or pd.isna(value) else f"{value:,.{digits}f}"
+    return published.NOT_RUN if value is None or pd.isna(value) else f"{value:,.{digits}f}"
 
 
 def table1_cells(metrics: dict | None) -> dict[tuple[str, str], float]:
@@ -101,7 +101,7 @@ def table1_cells(metrics: dict | None) -> dict[tuple[str, str], float]:
 
 def bcubed_frame(metrics: dict | None) -> pd.DataFrame:
     """Return BCubed of our clusterer beside the paper's; gold differ, so nothing is compared."""
-    ((name, paper),) = results.paper_numbers()["bcubed"]["rows"].items()
+    ((name, paper),) = published.paper_numbers()["bcubed"]["rows"].items()
     rows = [{"clusterer": name, "gold": "20 processes clustered by hand (not released)", "source": "paper", **paper}]
     if metrics:
         found = metrics["scores"]["bcubed"]
@@ -175,7 +175,7 @@ def update_readme() -> None:
 def _joined(values: Sequence[float | None], digits: int) -> str:
     """Return a row's numbers, or one `not run` where there is none."""
     if pd.isna(pd.Series(values, dtype=float)).all():
-        return results.NOT_RUN
+        return published.NOT_RUN
     return " / ".join(shown(value, digits) for value in values)
 
 

@@ -9,10 +9,11 @@ import torch
 from lib import attention, plots, results
 from lib.data import Procedure, StateChange, Step, load
 from lib.decoding import with_predictions
+from lib.intervals import paired_difference
 from lib.memory import slot_counts
 from lib.metrics import openpi_f1, report
 from lib.models import MemoryBart, load_seq2seq
-from lib.results import Run, paired_difference
+from lib.results import Run
 from lib.rows import ablation_frame, trained_rows
 
 

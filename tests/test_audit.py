@@ -1,6 +1,6 @@
 import pytest
 
-from lib import audit, plots, results, tables
+from lib import audit, plots, published, results, tables
 from lib.rows import (
     model_names,
     models_frame,
@@ -79,7 +79,7 @@ def test_comparison_says_not_run_for_what_is_absent_and_gives_notes_beside_numbe
     assert frame.loc[("openpi/train", "state changes"), ["paper", "verdict"]].tolist() == ["23.9k", "differs"]
     assert "23,681" in frame.loc[("openpi/train", "state changes"), "note"]
     assert frame.loc[("openpi/train", "steps"), ["difference", "verdict"]].tolist() == [0, "match"]
-    assert frame.loc[("openpi/dev", "steps"), "verdict"] == results.NOT_RUN
+    assert frame.loc[("openpi/dev", "steps"), "verdict"] == published.NOT_RUN
     with pytest.raises(KeyError, match="table1 has no cell"):
         tables.comparison("table1", {("openpi/valid", "steps"): 1})
 
@@ -125,7 +125,7 @@ def test_trained_rows_fill_their_tables_and_rows_of_our_own_follow_the_papers():
     said = frame.set_index(["row", "column"])
     assert said.verdict["BART", "original_exact"] == "other model"
     assert said.verdict[tables.TANDON, "original_exact"] == "match"
-    assert said.verdict["GPT-2", "original_exact"] == results.NOT_RUN
+    assert said.verdict["GPT-2", "original_exact"] == published.NOT_RUN
     assert said.ours["BART (released settings)", "original_exact"] == 50
     assert said.paper["BART (released settings)", "original_exact"] == "-"
     assert list(dict.fromkeys(frame.row))[-1] == "BART (released settings)"

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from lib import cleaning, heuristics, plots
+from lib import cleaning, clues, heuristics, plots
 from lib.cleaning import CHOICES, Decisions, Rules, change_id, clean, derive_decisions, item_ids, screens
 from lib.data import Procedure, StateChange, Step, load_openpi_c, load_splits
 from lib.data.lines import read_jsonl
@@ -508,12 +508,12 @@ def test_heuristics_read_commands_and_mentions():
         Step(1, "Rinse the cup with water.", (change("cup"), change("spaceship"))),
         Step(2, "The cup is now wet.", (change("cup"),)),
     ))  # fmt: skip
-    reader = heuristics.Reader([tale], "wheel:minilm", "")
-    first, second = (heuristics.step_features(tale, index, reader) for index in (0, 1))
+    reader = clues.Reader([tale], "wheel:minilm", "")
+    first, second = (clues.step_features(tale, index, reader) for index in (0, 1))
     assert (first["imperative"], second["imperative"]) == (1.0, 0.0)
     assert (first["states something"], second["states something"]) == (0.0, 1.0)
-    said, unsaid = (heuristics.change_features(tale, 0, c, reader) for c in tale.steps[0].changes)
+    said, unsaid = (clues.change_features(tale, 0, c, reader) for c in tale.steps[0].changes)
     assert (said["entity in the step"], unsaid["entity in the step"]) == (1.0, 0.0)
     assert said["entity like a noun phrase"] > unsaid["entity like a noun phrase"]
-    assert heuristics.change_features(tale, 1, tale.steps[1].changes[0], reader)["entity changed before"] == 1.0
-    assert heuristics.procedure_features(tale, reader)["neighbours share a noun"] == 1.0
+    assert clues.change_features(tale, 1, tale.steps[1].changes[0], reader)["entity changed before"] == 1.0
+    assert clues.procedure_features(tale, reader)["neighbours share a noun"] == 1.0

@@ -131,7 +131,20 @@ def test_importing_lib_loads_nothing_heavy_and_works_in_an_empty_home(tmp_path):
 
 
 def test_modules_import_only_from_those_above_them():
-    order = ["paths", "locks", "provenance", "results", "runs", "text", "data", "sample", "votes", "annotation"]
+    order = [
+        "paths",
+        "locks",
+        "provenance",
+        "results",
+        "published",
+        "intervals",
+        "runs",
+        "text",
+        "data",
+        "sample",
+        "votes",
+        "annotation",
+    ]
     order += [
         "cleaning",
         "metrics",
@@ -150,7 +163,19 @@ def test_modules_import_only_from_those_above_them():
         "decoding",
     ]
     order += ["first_look", "attention", "baselines", "evaluation", "strategies", "stages", "steps", "token_questeval"]
-    order += ["audit", "heuristics", "grounding", "paired", "rows", "tables", "plots", "pictures", "report", "prefetch"]
+    order += [
+        "audit",
+        "clues",
+        "heuristics",
+        "grounding",
+        "paired",
+        "rows",
+        "tables",
+        "plots",
+        "pictures",
+        "report",
+        "prefetch",
+    ]
     order += ["estimates", "rehearsal"]
     for path in (ROOT / "lib").rglob("*.py"):
         own = path.relative_to(ROOT / "lib").parts[0].removesuffix(".py")

@@ -5,8 +5,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import provenance, results
-from lib.results import Published, Run, bootstrap_interval, load, verdict
+from lib import provenance, published, results
+from lib.intervals import bootstrap_interval
+from lib.published import Published, verdict
+from lib.results import Run, load
 
 
 @pytest.fixture
@@ -103,23 +105,23 @@ def test_verdicts():
 
 
 def test_published_numbers_are_parsed_as_printed():
-    assert results.published("table1", "openpi/train", "state changes").value == 23900
-    assert results.published("table1", "openpi/train", "state changes").tolerance == 50
-    assert results.published("table1", "openpi/train", "steps").tolerance == 0
-    assert results.published("table3", "GPT-2 (Tandon et al., 2020)", "cluster_bleu") is None
-    assert results.published("table2", "BART", "original_exact").printed == "4.88"
+    assert published.number("table1", "openpi/train", "state changes").value == 23900
+    assert published.number("table1", "openpi/train", "state changes").tolerance == 50
+    assert published.number("table1", "openpi/train", "steps").tolerance == 0
+    assert published.number("table3", "GPT-2 (Tandon et al., 2020)", "cluster_bleu") is None
+    assert published.number("table2", "BART", "original_exact").printed == "4.88"
     with pytest.raises(KeyError, match="table2 / T5 / original_exact: 'T5' is missing"):
-        results.published("table2", "T5", "original_exact")
+        published.number("table2", "T5", "original_exact")
 
 
 def test_every_published_number_has_a_source_and_a_tolerance_with_its_reason():
     cells = 0
-    for name, entry in results.paper_numbers().items():
+    for name, entry in published.paper_numbers().items():
         assert {"source", "unit", "tolerance", "tolerance_reason", "rows"} <= entry.keys(), name
         assert not entry.get("tolerances") or entry["tolerances_reason"], name
         for row, columns in entry["rows"].items():
             for column in columns:
-                results.published(name, row, column)
+                published.number(name, row, column)
                 cells += 1
         known = {f"{row} / {column}" for row, columns in entry["rows"].items() for column in columns}
         assert set(entry.get("notes", {})) <= known, name

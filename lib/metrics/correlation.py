@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from lib.results import bootstrap_interval
+from lib.intervals import bootstrap_interval
 
 METHODS = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}  # Kendall: tau-b
 LEVELS = ("summary", "system")

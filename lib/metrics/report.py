@@ -6,11 +6,11 @@ from dataclasses import replace
 import pandas as pd
 
 from lib.data.scoring import ScoredFile, align
+from lib.intervals import bootstrap_interval, paired_difference
 from lib.metrics.clusters import EmbeddingClusterer
 from lib.metrics.f1 import Scores, cluster_f1, openpi_f1
 from lib.metrics.match import MATCHES
 from lib.provenance import extend
-from lib.results import bootstrap_interval, paired_difference
 
 
 def six_f1s(

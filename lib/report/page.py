@@ -11,7 +11,7 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
-from lib import results, tables
+from lib import published, results, tables
 from lib.data import load_openpi_c
 from lib.data.registry import FILES
 from lib.paths import OUTPUTS, SAMPLE, run_dir, shown
@@ -189,7 +189,7 @@ def _anchors(profile: str) -> dict[tuple[str, str], str]:
     if results.finished_runs(profile, "01_data_audit"):
         audit = _anchor("01_data_audit", "audit")
         found |= {("table3", tables.TANDON): audit}
-        found |= {("table1", row): audit for row in results.paper_numbers()["table1"]["rows"]}
+        found |= {("table1", row): audit for row in published.paper_numbers()["table1"]["rows"]}
     return found
 
 

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lib.data.steps import MultiChoice, NextStep
-from lib.results import bootstrap_interval
+from lib.intervals import bootstrap_interval
 from lib.steps.prompts import demonstrations
 from lib.steps.report import classification_report, points
 from lib.steps.tasks import RULES, Choices, Classified, classify_fully

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from lib import results
+from lib import published, results
 from lib.steps.sets import RELEASED
 from lib.steps.study import NUMBERS, over_seeds
 
@@ -30,7 +30,7 @@ def runs_by_row(profile: str) -> dict[str, dict]:
 
 def choice_cells(rows: Mapping[str, dict]) -> tuple[Cells, dict[tuple[str, str], str]]:
     """Return accuracies (in percent) on the released choices under the paper's rule, and their intervals."""
-    known = results.paper_numbers()["steps_multi_choice"]["rows"].keys()
+    known = published.paper_numbers()["steps_multi_choice"]["rows"].keys()
     first = {
         row: metrics["scores"]["multi_choice"][RELEASED][0]
         for row, metrics in rows.items()
@@ -46,7 +46,7 @@ def classification_cells(rows: Mapping[str, dict]) -> Cells:
     """Return the cells of what the paper states about classification, where the runs that it needs have finished."""
     zero = {row: _mean(metrics, 0) for row, metrics in rows.items() if RELEASED in metrics["scores"]["classification"]}
     cells = {}
-    for row, columns in results.paper_numbers()["steps_classification"]["rows"].items():
+    for row, columns in published.paper_numbers()["steps_classification"]["rows"].items():
         for column in columns:
             if row.endswith(", zero-shot") and " less " not in row and (model := row.split(",")[0]) in zero:
                 cells[row, column] = zero[model][column]
@@ -96,10 +96,10 @@ def model_names(rows: Mapping[str, dict]) -> dict[str, str]:
 
 def scaling(rows: Mapping[str, dict]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return published and own points for `lib.plots.scaling`; fine-tuned models are left out."""
-    entry = results.paper_numbers()["steps_multi_choice"]
+    entry = published.paper_numbers()["steps_multi_choice"]
     families = {"GPT2": "GPT-2", "OPT": "OPT", "BLOOM": "BLOOM"}
     columns = ["family", "model", "millions", "accuracy"]
-    published = [
+    theirs = [
         (families[row.split("-")[0]], row, entry["millions"][row], float(cell["accuracy"]))
         for row, cell in entry["rows"].items()
         if row in entry["millions"]
@@ -110,7 +110,7 @@ def scaling(rows: Mapping[str, dict]) -> tuple[pd.DataFrame, pd.DataFrame]:
         for (row, _), value in cells.items()
         if not rows[row]["training"]
     ]
-    return pd.DataFrame(published, columns=columns), pd.DataFrame(ours, columns=columns)
+    return pd.DataFrame(theirs, columns=columns), pd.DataFrame(ours, columns=columns)
 
 
 def _mean(metrics: dict, shots: int) -> dict[str, float]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from lib import results
+from lib import published, results
 
 Cells = dict[tuple[str, str], float]
 METHODS = {"spearman": "Spearman", "kendall": "Kendall"}
@@ -21,7 +21,7 @@ def summeval_cells(runs: Mapping[str, dict]) -> tuple[Cells, dict[tuple[str, str
     """Return the headline run's correlations by summary, and their 95% intervals over articles."""
     if HEADLINE not in runs:
         return {}, {}
-    known = results.paper_numbers()["summeval"]["rows"]
+    known = published.paper_numbers()["summeval"]["rows"]
     found = {
         (record["metric"], f"{record['dimension']}, {METHODS[record['method']]}"): record
         for record in runs[HEADLINE]["scores"]["correlations"]
@@ -40,7 +40,7 @@ def model_name(runs: Mapping[str, dict]) -> dict[str, str]:
         return {}
     metrics = runs[HEADLINE]
     rows = f"{metrics['rows']['articles']} articles"
-    known = results.paper_numbers()["summeval"]["rows"]
+    known = published.paper_numbers()["summeval"]["rows"]
     size = f"{metrics['parameters_of_model'] / 1e6:,.1f}M"
     ours = f"{metrics['row']}, {size}, {_updates(metrics):,} updates, {rows}"
     return dict.fromkeys(known, rows) | {"Token QuestEval": ours}
