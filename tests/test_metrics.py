@@ -257,6 +257,25 @@ def test_command_line_joins_by_id_and_prints_six_f1s_with_signatures(tmp_path, c
     ]
 
 
+def test_command_line_sets_predictions_beside_others(tmp_path, capsys):
+    said = ["size of a was b before and c afterwards"]
+    gold = write(tmp_path / "gold.jsonl", *({"id": f"{name}||1", "answers": said} for name in "xyz"))
+    mine = write(tmp_path / "mine.jsonl", *({"id": f"{name}||1", "answers": said} for name in "zyx"))
+    theirs = write(
+        tmp_path / "theirs.jsonl", *({"id": f"{name}||1", "answers": said if name == "x" else []} for name in "xyz")
+    )
+    assert main([str(mine), str(gold), "--against", str(theirs)]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.endswith(("better", "shown"))]
+    assert [row[:4] for row in rows[:2]] == [
+        ["original_exact", "100.00", "33.33", "66.67"],
+        ["original_bleu", "100.00", "33.33", "66.67"],
+    ]
+    assert len(rows) == 6
+    less = write(tmp_path / "less.jsonl", {"id": "x||1", "answers": said})
+    assert main([str(mine), str(gold), "--against", str(less)]) == 1
+    assert "2 of the references' steps are not predicted" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("predicted", "message"),
     [

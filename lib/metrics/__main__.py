@@ -9,7 +9,7 @@ from pathlib import Path
 from lib.data.registry import FILES, fetch
 from lib.data.scoring import read_scored
 from lib.metrics.clusters import EmbeddingClusterer
-from lib.metrics.report import six_f1s, table
+from lib.metrics.report import compare, per_step, six_f1s, table
 from lib.results import atomic
 
 
@@ -22,6 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         type=Path,
         help="the same, OpenPI-C's format, or a public file by name: openpi-c/test.jsonl.clustered",
     )
+    parser.add_argument(
+        "--against", type=Path, metavar="FILE", help="other predictions for the same steps: paired differences of F1"
+    )
     parser.add_argument("--embedder", default="wheel:minilm", help="sentence embeddings of the clusterer")
     parser.add_argument("--revision", default="", help="commit of the embedder, for a model hub name")
     parser.add_argument("--threshold", type=float, default=0.75, help="similarity above which sentences are clustered")
@@ -30,20 +33,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         clusterer = EmbeddingClusterer(chosen.embedder, chosen.threshold, chosen.revision)
-        scores = six_f1s(
-            read_scored(chosen.predictions),
-            read_scored(_references(chosen.references)),
-            data=chosen.references.name,
-            clusterer=clusterer,
-            deduplicate=not chosen.no_deduplicate,
-        )
+        gold = read_scored(_references(chosen.references))
+        how = {"data": chosen.references.name, "clusterer": clusterer, "deduplicate": not chosen.no_deduplicate}
+        scores = six_f1s(read_scored(chosen.predictions), gold, **how)
         shown = table(scores)
+        paired = None
+        if chosen.against:
+            paired = compare(scores, per_step(six_f1s(read_scored(chosen.against), gold, **how)))
         if chosen.per_step:
             _write_per_step(chosen.per_step, scores)
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(shown.drop(columns="signature").to_string(float_format="%.2f"))
+    if paired is not None:
+        print(f"\nagainst {chosen.against}, points of F1 with the 95% interval over procedures", end="\n\n")
+        print(paired.to_string(float_format="%.2f"), end="\n\n")
     print(*shown["signature"], sep="\n")
     return 0
 
