@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from lib import results, runs
+from lib import locks, results, runs
 from lib.paths import OUTPUTS, PARAMS, ROOT, run_dir, shown
 
 PROFILE = "rehearsal"
@@ -183,10 +183,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.profile == PROFILE:
             raise ValueError("PROFILE=rehearsal is made by a rehearsal: name the profile to rehearse, PROFILE=paper")
         if chosen.command == "write":
+            locks.hold(OUTPUTS / PROFILE / ".locks" / "workflow.lock")  # not under a rehearsal that goes on
             print(f"Rehearsing the {write(chosen.profile)} runs of PROFILE={chosen.profile}")
             return 0
         text, broken = report(chosen.profile)
-    except (OSError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"{text}\nAlso in {shown(OUTPUTS / PROFILE / 'report.md')}")

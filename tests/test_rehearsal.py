@@ -10,6 +10,7 @@ from lib import estimates, rehearsal, runs
 from lib.models import load_model
 from lib.models.families import PUBLISHED, count_parameters, family, published_config, save_tiny
 from lib.paths import ROOT
+from tests.test_locks import HOLD, start
 
 PAPER = runs.plan("paper")
 
@@ -54,6 +55,18 @@ def test_only_models_data_amounts_and_places_are_replaced(run):
 def test_a_rehearsal_of_a_rehearsal_is_refused(capsys):
     assert rehearsal.main(["write", "rehearsal"]) == 1
     assert "name the profile to rehearse" in capsys.readouterr().err
+
+
+def test_a_second_rehearsal_is_refused_and_touches_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(rehearsal, "OUTPUTS", tmp_path)
+    kept = tmp_path / "rehearsal" / "report.md"
+    first = start(HOLD, str(tmp_path / "rehearsal" / ".locks" / "workflow.lock"))
+    kept.write_text("of the first")
+    assert rehearsal.main(["write", "paper"]) == 1
+    assert "in the hands of another process" in capsys.readouterr().err
+    assert kept.read_text() == "of the first"
+    first.kill()
+    first.communicate()
 
 
 def test_estimates_follow_size_and_rows():
