@@ -7,13 +7,6 @@ import pandas as pd
 
 from lib.metrics.report import aligned, difference
 
-#: row -> the rows it is compared with
-BASELINES = {
-    "BART + concat states": ("BART",),
-    "BART + EMem": ("BART",),
-    "BART + ECond": ("BART",),
-    "BART + EMem + ECond": ("BART", "BART + EMem"),
-}
 # A difference of 2.8 standard errors is found (at 5%, two-sided) in 80% of test sets like this one: 1.96 + 0.84.
 DETECTABLE = 2.8
 HALF_WIDTHS = 1.96
@@ -41,12 +34,26 @@ def frame(rows: Mapping[str, dict], seed: int = 0) -> pd.DataFrame:
         If two rows were scored on other steps.
     """
     made = []
-    for row, others in BASELINES.items():
-        for other in others:
-            if row in rows and other in rows:
+    for row in rows:
+        for other in baselines(row):
+            if other in rows:
                 made += _pair(row, rows[row], other, rows[other], seed)
     columns = ["row", "against", "metric", "steps", "difference", "low", "high", "detectable", "verdict"]
     return pd.DataFrame(made, columns=columns)
+
+
+def baselines(row: str) -> list[str]:
+    """Return the rows that a row adds something to, by its name; a remark in brackets is something, too.
+
+    Examples
+    --------
+    >>> baselines("BART + EMem + ECond"), baselines("BART + ECond (released settings)")
+    (['BART', 'BART + EMem'], ['BART', 'BART + ECond'])
+    """
+    plain = row.partition(" (")[0]
+    parts = plain.split(" + ")
+    names = [" + ".join(parts[:number]) for number in range(1, len(parts))]
+    return names if plain == row else [*names, plain]
 
 
 def _pair(row: str, ours: dict, other: str, theirs: dict, seed: int) -> list[tuple]:

@@ -136,9 +136,7 @@ def cluster(tmp_path_factory):
 def on_cluster(project, variables, *options):
     """Run the smoke profile with `params/cluster`; states are asked for every few seconds, as the runs are short."""
     often = ("--slurm-init-seconds-before-status-checks", "3", "--slurm-keep-successful-logs")
-    return snakemake(
-        project, "smoke", *options, *often, where=("--workflow-profile", "params/cluster"), **variables
-    )  # fmt: skip
+    return snakemake(project, "smoke", *options, where=("--workflow-profile", "params/cluster", *often), **variables)
 
 
 def jobs(variables):

@@ -39,3 +39,17 @@ def test_steps_are_joined_by_id_and_rows_of_one_run_are_told_apart():
     rows["BART + EMem"] = metrics([0.3], ["c||1"])
     with pytest.raises(ValueError, match="not the same ones"):
         paired.frame(rows)
+
+
+@pytest.mark.parametrize(
+    ("row", "others"),
+    [
+        ("BART", []),
+        ("BART + EMem + ECond", ["BART", "BART + EMem"]),
+        ("GPT-2 + ECond", ["GPT-2"]),
+        ("BART + ECond (released settings)", ["BART", "BART + ECond"]),
+        ("GPT-2, no goal, top-p 0.9", []),
+    ],
+)
+def test_a_row_stands_beside_those_that_its_name_adds_to(row, others):
+    assert paired.baselines(row) == others
