@@ -40,7 +40,7 @@ test: $(READY)  ## ruff, unit and contract tests, the smoke workflow, then the n
 	$(SNAKEMAKE) --config profile=smoke --forceall
 	$(NOTEBOOKS)
 
-test-slow: $(READY)  ## what takes minutes: kill and resume, fresh data on real runs, Slurm
+test-slow: $(READY)  ## what takes minutes: killing, full disks, several processes, a browser, Slurm, a rehearsal
 	$(PYTHON) -m pytest -m slow
 
 lab: $(READY)  ## JupyterLab on the notebooks
