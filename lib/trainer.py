@@ -5,6 +5,7 @@ Several processes share every update and every validation, see `lib.processes`.
 
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -54,8 +55,12 @@ class LossTrainer(Trainer):
     def _save_rng_state(self, output_dir):
         """Save the order's random state too: the stock Trainer resumes inside an epoch with another order."""
         super()._save_rng_state(output_dir)
-        if self.order is not None and self.args.should_save:
+        if not self.args.should_save:
+            return
+        if self.order is not None:
             torch.save(self.order.drawn_from, Path(output_dir) / ORDER)
+        if self.args.world_size > 1:  # what one process, started in the place of several, goes on from
+            shutil.copyfile(Path(output_dir) / "rng_state_0.pth", Path(output_dir) / "rng_state.pth")
 
     def evaluation_loop(self, dataloader, *arguments, **keywords):
         """Add the caller's score to what a validation gives, before anything is logged or chosen by it."""
